@@ -1,0 +1,116 @@
+"""The values that travel: what is asked of a model and what comes back.
+
+Messages keep the OpenAI chat shape, since that is what most clients and most providers speak; an adapter of another
+wire format translates. Nothing here waits, reads a clock or touches the environment.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+Message = Mapping[str, Any]
+"""One message in the OpenAI chat shape: `role`, `content` (text or a list of parts), `tool_calls` …"""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of a model, whichever provider serves it.
+
+    `max_output_tokens` is the output limit, None when the caller named none (the provider's default applies).
+    `n` is the number of answers asked for. `extra` holds every other field of the body, passed through untouched
+    (tools, temperature, response_format …); fields that change price or destination never get this far.
+    `clampable` is false where a shortened answer is useless (a workflow's `ask`).
+    """
+
+    messages: Sequence[Message]
+    max_output_tokens: int | None = None
+    n: int = 1
+    extra: Mapping[str, Any] = field(default_factory=dict)
+    clampable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """Tokens of one attempt. `prompt` includes `cached`, `output` includes `reasoning`; `tokens` is what budgets count."""
+
+    prompt: int
+    output: int
+    cached: int = 0
+    reasoning: int = 0
+    stated_cost_micro_usd: int | None = None
+    """The cost the provider stated itself (OpenRouter), None where it stated none or a zero with real tokens."""
+
+    @property
+    def tokens(self) -> int:
+        """Prompt and output together: the number a `tokens` budget counts."""
+        return self.prompt + self.output
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """A whole answer. `usage` is None when the provider stated none. `body` is the answer in the OpenAI shape."""
+
+    text: str
+    finish_reason: str
+    model: str
+    """The model that served, as the provider named it."""
+    usage: Usage | None
+    body: Mapping[str, Any]
+    """The whole `chat.completion` object: choices, tool calls, vendor fields."""
+    raw: bytes | None = None
+    """The provider's own bytes, where they already are that object; forwarded as they came."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """One event of a streamed answer.
+
+    `text` is the visible content it adds ("" for role, reasoning or tool-call events). `visible` is true once a person
+    or a client would see something of it (content or tool calls). `finish_reason`, `usage` and `model` are set on the
+    events that carry them. `body` is the event in the OpenAI `chat.completion.chunk` shape; `raw` the provider's own
+    `data:` payload where it already is that shape.
+    """
+
+    text: str = ""
+    visible: bool = False
+    reasoning: str = ""
+    finish_reason: str | None = None
+    usage: Usage | None = None
+    model: str | None = None
+    body: Mapping[str, Any] | None = None
+    raw: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Who asks, and from where: what scopes match on and usage rows keep. Every field but `surface` may be absent.
+
+    `request_id` names the request in the ledger and in answers. `dedupe` says that the same id means the same
+    request: its stored answer is returned for 24 h (`tg:<bot>:<update>`, `key:<key>:<Idempotency-Key>`,
+    `<run>/<step>`). `patience_s` is how long the request may wait when only holds are in its way.
+    """
+
+    request_id: str
+    surface: str
+    """telegram | http | cli | schedule"""
+    user: str | None = None
+    chat: str | None = None
+    workflow: str | None = None
+    run: str | None = None
+    step: str | None = None
+    key: str | None = None
+    guest: bool = False
+    """True for people who are on no list: `limits.guests` applies to them."""
+    dedupe: bool = False
+    patience_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One place in a chain: a provider and the model asked of it."""
+
+    provider: str
+    model: str
+
+    def __str__(self) -> str:
+        return f"{self.provider}:{self.model}"

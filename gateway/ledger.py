@@ -1,0 +1,317 @@
+"""The ledger: the pure rules that move counters and reservations. No IO, no clock, no chance.
+
+Rules:
+- A reservation holds all its lines or none.
+- pending + spent never passes the limit by a reservation.
+- A reservation ends once: settled, released or expired. Closing twice changes nothing; the first close wins. A settle
+  after expiry records the difference when it is more.
+- A line settles into the bucket in which it was reserved. If that bucket has left, settling only clears `pending`.
+- Bucket time never goes back, even when the clock does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, MutableMapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at
+from gateway.chat import Origin, Slot, Usage
+from gateway.clock import from_ms
+from gateway.errors import Block, Exhausted, Paused
+
+CounterId = tuple[str, str]
+"""A counter's budget name and key."""
+
+
+class State(StrEnum):
+    """Where a reservation stands."""
+
+    PENDING = "pending"
+    SETTLED = "settled"
+    RELEASED = "released"
+    EXPIRED = "expired"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended, on its usage row."""
+
+    PENDING = "pending"
+    ANSWERED = "answered"
+    CLAMPED = "clamped"
+    """Answered, and stopped by an output limit that we had lowered."""
+    REFUSED = "refused"
+    CALLER_FAULT = "caller_fault"
+    CONTENT_REFUSED = "content_refused"
+    UNANSWERED = "unanswered"
+    CANCELLED = "cancelled"
+    CUT_OFF = "cut_off"
+    """The provider ignored the output limit and the connection was closed."""
+    NOT_SENT = "not_sent"
+    EXPIRED = "expired"
+
+
+@dataclass(slots=True)
+class Counter:
+    """One counter of a budget: per live bucket what is spent and what is held.
+
+    `buckets` maps a bucket's start to [spent, held]. Mutable: the store owns it for the length of one transaction.
+    """
+
+    buckets: dict[int, list[int]] = field(default_factory=dict)
+
+    @property
+    def newest(self) -> int:
+        """The newest bucket's start, 0 when there is none: bucket time never goes back behind it."""
+        return max(self.buckets, default=0)
+
+    def spent(self, window: Window, bucket: int) -> int:
+        """What is spent in the buckets that count while `bucket` is the current one."""
+        oldest = window.live_from(bucket)
+        return sum(amounts[0] for start, amounts in self.buckets.items() if start >= oldest)
+
+    def held(self, window: Window, bucket: int) -> int:
+        """What is held: by every open hold in a rolling window, by those of the current bucket in a calendar one."""
+        oldest = 0 if window.holds_outlive else window.live_from(bucket)
+        return sum(amounts[1] for start, amounts in self.buckets.items() if start >= oldest)
+
+    def add(self, bucket: int, spent: int, held: int) -> None:
+        """Moves one bucket's amounts; neither may become negative in sum."""
+        amounts = self.buckets.setdefault(bucket, [0, 0])
+        amounts[0] += spent
+        amounts[1] += held
+        assert amounts[1] >= 0, "a hold was given back twice"
+
+    def prune(self, window: Window) -> None:
+        """Drops the buckets that have left and hold nothing, always keeping the newest (bucket time never goes back)."""
+        newest = self.newest
+        oldest = window.live_from(newest)
+        for start in [start for start, amounts in self.buckets.items() if start < oldest and not amounts[1]]:
+            del self.buckets[start]
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One budget's part of a reservation. Amounts in the budget's unit; `spent` and `held` are as they stood before."""
+
+    budget: str
+    key: str
+    unit: Unit
+    bucket: int
+    amount: int
+    limit: int
+    spent: int
+    held: int
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """One attempt that asks to be let through the gate.
+
+    `held` is its worst case; `output_tokens` the output limit that it will send; `deadline_ms` the instant after which
+    the sweep may expire it.
+    """
+
+    id: str
+    origin: Origin
+    attempt: int
+    """1 for the first attempt of the request, counted over all slots."""
+    chain: str
+    slot: Slot
+    held: Amounts
+    output_tokens: int
+    prompt_tokens: int
+    deadline_ms: int
+
+    def scope_values(self) -> dict[str, str]:
+        """The attributes that budgets match on."""
+        origin = self.origin
+        values = {"surface": origin.surface, "chain": self.chain, "provider": self.slot.provider, "model": self.slot.model}
+        for kind, value in (
+            ("user", origin.user),
+            ("chat", origin.chat),
+            ("workflow", origin.workflow),
+            ("run", origin.run),
+            ("key", origin.key),
+        ):
+            if value is not None:
+                values[kind] = value
+        return values
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """A committed hold on all the budgets that one attempt touches. Only `Store.reserve` makes one.
+
+    `started_ms` is the instant that the gate used: never before the newest bucket of any of its counters.
+    """
+
+    draft: Draft
+    owner: str
+    started_ms: int
+    lines: tuple[Line, ...]
+
+    @property
+    def id(self) -> str:
+        """The id of the attempt and of its usage row."""
+        return self.draft.id
+
+    @property
+    def slot(self) -> Slot:
+        """The provider and model that this reservation lets be called, once."""
+        return self.draft.slot
+
+    @property
+    def output_tokens(self) -> int:
+        """The output limit that the call must send."""
+        return self.draft.output_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Closing:
+    """How a reservation ends: what was spent, and what its usage row says."""
+
+    state: State
+    spent: Amounts
+    outcome: Outcome
+    usage: Usage | None = None
+    model_served: str | None = None
+    price_source: str = ""
+    estimated: bool = False
+    uncertain: bool = False
+    first_token_ms: int | None = None
+    total_ms: int | None = None
+    detail: str = ""
+    """The provider's error in short, bounded, without secrets; "" when answered."""
+    reply: bytes | None = None
+    """For a deduplicated request: the answer, stored in the same transaction."""
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """A budget that a draft counts in, with its counter and the limit that holds at the time."""
+
+    budget: Budget
+    key: str
+    limit: int
+
+    @property
+    def id(self) -> CounterId:
+        """The counter's id."""
+        return (self.budget.name, self.key)
+
+
+def match(
+    found: Iterable[tuple[Budget, str]], raises: Mapping[str, Sequence[Raise]], guest: bool, at_ms: int
+) -> tuple[Match, ...]:
+    """The matching budgets of `Budgets.matching` with their limits at an instant. Raises Paused while a pause is in force."""
+    for change in raises.get(PAUSE, ()):
+        if change.in_force(at_ms):
+            raise Paused(None if change.ends_ms is None else from_ms(change.ends_ms))
+    matches = []
+    for budget, key in found:
+        base, changes = budget.base_limit(key, guest), raises.get(budget.name)
+        matches.append(Match(budget, key, limit_at(base, changes, at_ms) if changes else base))
+    return tuple(matches)
+
+
+def reserve(
+    counters: MutableMapping[CounterId, Counter], draft: Draft, matches: Sequence[Match], owner: str, at_ms: int
+) -> Reservation:
+    """Holds the draft's worst case on every matching counter, or raises Exhausted and changes nothing.
+
+    `counters` must have every matching counter.
+    """
+    started = max([at_ms, *(counters[found.id].newest for found in matches)])
+    lines, blocks = [], []
+    for found in matches:
+        budget, window = found.budget, found.budget.window
+        counter, amount, bucket = counters[found.id], draft.held.of(budget.unit), window.bucket(started)
+        spent, held = counter.spent(window, bucket), counter.held(window, bucket)
+        if spent + held + amount > found.limit or found.limit == 0:
+            blocks.append(_block(found, counter, spent, held, amount, started))
+        lines.append(Line(budget.name, found.key, budget.unit, bucket, amount, found.limit, spent, held))
+    if blocks:
+        raise Exhausted(tuple(blocks))
+    for line in lines:
+        counters[line.budget, line.key].add(line.bucket, 0, line.amount)
+    return Reservation(draft, owner, started, tuple(lines))
+
+
+def close(
+    counters: Mapping[CounterId, Counter],
+    lines: Iterable[Line],
+    state: State,
+    spent_before: Amounts,
+    closing: Closing,
+) -> tuple[State, Amounts] | None:
+    """Ends a reservation that stands in `state`; None when nothing changes (it had ended before).
+
+    Returns the new state and the spent amounts that the usage row now carries. Counters that are gone (their budget
+    was removed or rebuilt) are passed over. After expiry only an excess over what was charged is recorded.
+    """
+    if state is State.PENDING:
+        for line in lines:
+            counter = counters.get((line.budget, line.key))
+            if counter is not None and line.bucket in counter.buckets:
+                counter.add(line.bucket, closing.spent.of(line.unit), -line.amount)
+        return closing.state, closing.spent
+    if state is State.EXPIRED and closing.state is State.SETTLED:
+        total = Amounts(
+            max(spent_before.requests, closing.spent.requests),
+            max(spent_before.tokens, closing.spent.tokens),
+            max(spent_before.micro_usd, closing.spent.micro_usd),
+        )
+        if total == spent_before:
+            return None
+        for line in lines:
+            counter = counters.get((line.budget, line.key))
+            if counter is not None and line.bucket in counter.buckets:
+                counter.add(line.bucket, total.of(line.unit) - spent_before.of(line.unit), 0)
+        return State.EXPIRED, total
+    return None
+
+
+def expiry(held: Amounts) -> Closing:
+    """How the sweep ends a hold: at its worst case, since the call may have been billed."""
+    return Closing(State.EXPIRED, held, Outcome.EXPIRED, estimated=True, uncertain=True)
+
+
+def adjusted(closing: Closing, spent: Amounts) -> Closing:
+    """The same closing with other amounts."""
+    return replace(closing, spent=spent)
+
+
+def _block(found: Match, counter: Counter, spent: int, held: int, amount: int, at_ms: int) -> Block:
+    resets_ms = fits_at(counter, found.budget.window, found.limit, amount, at_ms)
+    return Block(
+        budget=found.budget.name,
+        label=found.budget.label,
+        scope_kinds=found.budget.scope_kinds,
+        unit=str(found.budget.unit),
+        limit=found.limit,
+        spent=spent,
+        held=held,
+        asked=amount,
+        resets_at=None if resets_ms is None else from_ms(resets_ms),
+        window=found.budget.window.text,
+    )
+
+
+def fits_at(counter: Counter, window: Window, limit: int, amount: int, at_ms: int) -> int | None:
+    """The first instant, holds aside, at which `amount` more fits under `limit`; `at_ms` if it does now; None if never."""
+    if amount > limit or limit == 0:
+        return None
+    bucket = window.bucket(at_ms)
+    oldest = window.live_from(bucket)
+    spent = counter.spent(window, bucket)
+    if spent + amount <= limit:
+        return at_ms
+    for start in sorted(start for start in counter.buckets if start >= oldest):
+        leaves = window.leaves_at(start)
+        if leaves is None:
+            return None
+        spent -= counter.buckets[start][0]
+        if spent + amount <= limit:
+            return leaves
+    return None

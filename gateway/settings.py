@@ -1,0 +1,129 @@
+"""Typed settings from sluicegate.toml and the environment. Every bad key is named at once, with its place.
+
+Secrets come only from the environment (or `.env`): a key in the file is `env:NAME`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import time
+from decimal import Decimal
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from gateway.budget import Budgets
+from gateway.chat import Slot
+
+
+@dataclass(frozen=True)
+class Price:
+    """USD per million tokens."""
+
+    input: Decimal
+    output: Decimal
+    cached_input: Decimal
+
+
+@dataclass(frozen=True)
+class Model:
+    """What is known of one model of one provider."""
+
+    name: str
+    context_tokens: int | None = None
+    """None: unknown, so never too small."""
+    max_output_tokens: int = 2048
+    """The output limit that is sent when a request names none, and the most that may be asked."""
+    image_tokens: int | None = None
+    """The worst case of one image; None: images are refused."""
+    price: Price | None = None
+    """From the configuration; None: from the price list."""
+    free: bool = False
+    tools: bool = True
+
+
+@dataclass(frozen=True)
+class ProviderSettings:
+    """One `[providers.<name>]`."""
+
+    name: str
+    api: str
+    """openai | anthropic | local | demo"""
+    model: str
+    base_url: str = ""
+    api_key: str = field(default="", repr=False)
+    key_source: str = ""
+    """Where the key comes from ("env:GROQ_API_KEY"), for `check`; never the key."""
+    aliases: tuple[str, ...] = ()
+    models: Mapping[str, Model] = field(default_factory=dict)
+    """By model name; always has `model`."""
+    timeout_s: float = 120.0
+    first_token_timeout_s: float = 20.0
+    idle_timeout_s: float = 20.0
+    max_attempts: int = 2
+    script: Mapping[str, object] = field(default_factory=dict)
+    """For `demo`: what the scripted provider does (reply, delay_s, fail, stall_s …)."""
+
+
+@dataclass(frozen=True)
+class TelegramSettings:
+    """`[telegram]`; on when `token` is set."""
+
+    token: str = field(default="", repr=False)
+    mode: str = "polling"
+    public_url: str = ""
+    webhook_secret: str = field(default="", repr=False)
+    api_root: str = "https://api.telegram.org"
+    admins: tuple[int, ...] = ()
+    allowed_users: tuple[int, ...] = ()
+    allowed_chats: tuple[int, ...] = ()
+    groups: str = "mention"
+    chain: str = "default"
+    system_prompt: str = "You are a helpful assistant."
+    max_reply_tokens: int = 1024
+    notify_fallback: str = "once"
+    parked_for_h: int = 24
+    """A parked message expires after this many hours, and says so."""
+    history_tokens: int = 6000
+    """The most tokens of earlier turns that are sent along."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole configuration, checked."""
+
+    path: Path | None
+    """The file it came from; None for the built-in demo."""
+    database_url: str
+    """Always absolute, with `sqlite:///` or `postgresql+psycopg://`. May hold a password: never printed."""
+    zone: ZoneInfo
+    host: str
+    port: int
+    max_output_tokens: int
+    min_reply_tokens: int
+    providers: Mapping[str, ProviderSettings]
+    chains: Mapping[str, tuple[Slot, ...]]
+    """Aliases resolved; in configured order."""
+    budgets: Budgets
+    telegram: TelegramSettings
+    chain_timeout_s: float = 300.0
+    """The total deadline of one request over all slots and retries."""
+
+    def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
+        """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.
+
+        For a single provider the chain's name is the target's own.
+        """
+        raise NotImplementedError
+
+    def model(self, slot: Slot) -> Model:
+        """What is known of the slot's model (defaults where `[providers.x.models]` has none)."""
+        raise NotImplementedError
+
+
+def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+    """Reads and checks the configuration. Raises ConfigError with every problem."""
+    raise NotImplementedError
+
+
+MIDNIGHT = time(0)
