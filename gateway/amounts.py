@@ -1,0 +1,56 @@
+"""Amounts and spans as people write them, on the command line, in chat and over HTTP: `+50k`, `+20%`, `=300k`, `2h`. Pure.
+
+Amounts are in the configuration's unit: requests, tokens, or US dollars (kept as micro-USD).
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Literal
+
+from gateway.budget import Unit
+
+_NUMBER = re.compile(r"(?P<digits>\d[\d_,]*(?:\.\d+)?|\.\d+)(?P<suffix>[kKmM]?)\Z")
+_SPAN = re.compile(r"(\d+)(s|m|min|h|d|w)\Z")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
+AMOUNT_MAX = 10**15
+
+Operation = Literal["+", "%", "="]
+
+
+def parse_amount(text: str, unit: Unit) -> int:
+    """`50k`, `250_000`, `1.5M`, `$0.50` → the budget's own unit (micro-USD for money). Raises ValueError with what is wrong."""
+    found = _NUMBER.match(text.strip().removeprefix("$"))
+    if found is None:
+        raise ValueError(f"{text!r} is not an amount: write a number such as 300, 50k or 1.5M")
+    value = Decimal(found["digits"].replace("_", "").replace(",", "")) * _FACTORS[found["suffix"].lower()]
+    if unit is Unit.MICRO_USD:
+        value *= 1_000_000
+    if value != int(value):
+        raise ValueError(f"{text!r} is not a whole number of {unit.replace('_', '-')}")
+    if value > AMOUNT_MAX:
+        raise ValueError(f"{text!r} is too large")
+    return int(value)
+
+
+def parse_change(text: str, unit: Unit) -> tuple[Operation, int]:
+    """`+50k` or a bare number adds, `+20%` adds a percentage of the limit, `=300k` replaces it. Raises ValueError."""
+    body = text.strip()
+    if body.startswith("="):
+        return "=", parse_amount(body[1:], unit)
+    body = body.removeprefix("+").strip()
+    if body.endswith("%"):
+        if not re.fullmatch(r"\d{1,6}", body[:-1]):
+            raise ValueError(f"{text!r} is not a percentage: write a whole number such as +20%")
+        return "%", int(body[:-1])
+    return "+", parse_amount(body, unit)
+
+
+def parse_span(text: str) -> int:
+    """`30m`, `2h`, `1d`, `1w`, `90s` → seconds, at least one. Raises ValueError."""
+    found = _SPAN.match(text.strip().lower())
+    if found is None or not int(found[1]):
+        raise ValueError(f"{text!r} is not a span of time: write it as 30m, 2h or 1d")
+    return int(found[1]) * _SECONDS[found[2]]
