@@ -5,13 +5,14 @@ Handed a store, providers, settings and a clock; imports no IO library.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from gateway.chat import Chunk, Completion, Origin, Request, Slot, Usage
 from gateway.clock import Clock
-from gateway.errors import Cause, GatewayError
-from gateway.ledger import Match
+from gateway.errors import Cause, GatewayError, SlotRefusal
+from gateway.ledger import Closing, Match, Reservation
 from gateway.providers import Provider
 from gateway.settings import Settings
 from gateway.store import Store
@@ -75,10 +76,47 @@ class Verdict:
     """None when the slot would be called."""
 
 
+Alert = Callable[[str, Mapping[str, object]], None]
+"""Tells the operator of an event once, with its fields."""
+
+
+class Observer(Protocol):
+    """Counts what the dispatcher does, for metrics. Each method returns at once and raises nothing."""
+
+    def settled(self, reservation: Reservation, closing: Closing) -> None:
+        """An attempt ended."""
+        ...
+
+    def refused(self, slot: Slot, error: SlotRefusal) -> None:
+        """A slot was passed over without a call."""
+        ...
+
+    def breaker(self, slot: Slot, is_open: bool) -> None:
+        """A slot's breaker opened or closed."""
+        ...
+
+
 class Dispatcher:
     """One per process. `complete` and `stream` share one path through the gate."""
 
-    def __init__(self, store: Store, providers: Mapping[str, Provider], settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        settings: Settings,
+        clock: Clock,
+        *,
+        alert: Alert | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        raise NotImplementedError
+
+    async def explain(self, request: Request, target: str, origin: Origin) -> list[Verdict]:
+        """What the gate would say of each slot now. Calls nobody and holds nothing. Raises UnknownTarget, LedgerUnavailable."""
+        raise NotImplementedError
+
+    async def drain(self) -> None:
+        """Returns when every closing under way is with the store: part of a graceful stop."""
         raise NotImplementedError
 
     async def complete(self, request: Request, target: str, origin: Origin) -> Reply:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from gateway.chat import Origin, Slot
-from gateway.errors import GatewayError
-from gateway.ledger import Closing, Draft, Reservation
+from gateway.errors import Exhausted, GatewayError, Paused
+from gateway.ledger import Closing, Draft, Match, Reservation
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,14 @@ class Underway:
     """A twin of this request is being answered by a living process: wait and ask again."""
 
 
+@dataclass(frozen=True, slots=True)
+class Peek:
+    """What `reserve` would say now: each matching budget with what is spent and held, and the refusal if there is one."""
+
+    matches: tuple[tuple[Match, int, int], ...]
+    refusal: Exhausted | Paused | None
+
+
 class Store(Protocol):
     """What the dispatcher needs. Every method raises LedgerUnavailable when the database cannot be used."""
 
@@ -40,6 +48,10 @@ class Store(Protocol):
         Raises Exhausted or Paused (also noted as a refusal for `why`), LedgerUnavailable. A caller cancelled while it
         waits leaves no hold behind.
         """
+        ...
+
+    async def peek(self, draft: Draft) -> Peek:
+        """What `reserve` would say of this draft now. Holds nothing and notes nothing."""
         ...
 
     async def close(self, reservation: Reservation, closing: Closing) -> bool:
