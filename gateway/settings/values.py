@@ -1,19 +1,20 @@
-"""Typed settings from sluicegate.toml and the environment. Every bad key is named at once, with its place.
-
-Secrets come only from the environment (or `.env`): a key in the file is `env:NAME`.
-"""
+"""The settings as values: what the rest of the program reads. They are checked before they are made."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import time
 from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from gateway.budget import Budgets
 from gateway.chat import Slot
+from gateway.errors import UnknownTarget
+
+FREE_APIS = ("local", "demo")
+"""Wire formats behind which nobody sends a bill."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,11 @@ class Model:
     """From the configuration; None: from the price list."""
     free: bool = False
     tools: bool = True
+    timeout_s: float = 120.0
+    """The total time one attempt may take."""
+    first_token_timeout_s: float = 20.0
+    idle_timeout_s: float = 20.0
+    max_attempts: int = 2
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class ProviderSettings:
     """openai | anthropic | local | demo"""
     model: str
     base_url: str = ""
+    """Without a slash at its end; "" for local and demo."""
     api_key: str = field(default="", repr=False)
     key_source: str = ""
     """Where the key comes from ("env:GROQ_API_KEY"), for `check`; never the key."""
@@ -58,6 +65,7 @@ class ProviderSettings:
     models: Mapping[str, Model] = field(default_factory=dict)
     """By model name; always has `model`."""
     timeout_s: float = 120.0
+    """These four hold for models without a section of their own; `Settings.model(slot)` has what holds for a slot."""
     first_token_timeout_s: float = 20.0
     idle_timeout_s: float = 20.0
     max_attempts: int = 2
@@ -94,7 +102,7 @@ class Settings:
 
     path: Path | None
     """The file it came from; None for the built-in demo."""
-    database_url: str
+    database_url: str = field(repr=False)
     """Always absolute, with `sqlite:///` or `postgresql+psycopg://`. May hold a password: never printed."""
     zone: ZoneInfo
     host: str
@@ -112,18 +120,43 @@ class Settings:
     def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
         """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.
 
-        For a single provider the chain's name is the target's own.
+        For a single provider the chain's name is the target's own, with an alias resolved: two names of one thing
+        count into one budget. A model after the colon need not be configured: the provider knows its models best.
         """
-        raise NotImplementedError
+        if target in self.chains:
+            return target, self.chains[target]
+        if target in self._names:
+            provider = self.providers[self._names[target]]
+            return provider.name, (Slot(provider.name, provider.model),)
+        name, _, model = target.partition(":")
+        if model and name in self._names:
+            slot = Slot(self._names[name], model)
+            return str(slot), (slot,)
+        raise UnknownTarget(target, self.targets)
 
     def model(self, slot: Slot) -> Model:
-        """What is known of the slot's model (defaults where `[providers.x.models]` has none)."""
-        raise NotImplementedError
+        """What is known of the slot's model (the provider's defaults where it has no section of its own)."""
+        provider = self.providers[slot.provider]
+        known = provider.models.get(slot.model)
+        if known is not None:
+            return known
+        return Model(
+            name=slot.model,
+            max_output_tokens=self.max_output_tokens,
+            free=provider.api in FREE_APIS,
+            timeout_s=provider.timeout_s,
+            first_token_timeout_s=provider.first_token_timeout_s,
+            idle_timeout_s=provider.idle_timeout_s,
+            max_attempts=provider.max_attempts,
+        )
 
+    @cached_property
+    def targets(self) -> tuple[str, ...]:
+        """Everything that a request's `model` may name: chains first, then providers and their configured models."""
+        models = [str(Slot(name, model)) for name, provider in self.providers.items() for model in provider.models]
+        return (*self.chains, *self._names, *models)
 
-def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
-    """Reads and checks the configuration. Raises ConfigError with every problem."""
-    raise NotImplementedError
-
-
-MIDNIGHT = time(0)
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        """Every provider's name and alias, mapped to its name."""
+        return {name: provider.name for provider in self.providers.values() for name in (provider.name, *provider.aliases)}

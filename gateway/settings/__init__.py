@@ -1,0 +1,19 @@
+"""Typed settings from sluicegate.toml and the environment. Every bad key is named at once, with its place.
+
+Secrets come only from the environment (or `.env` beside the file): a key in the file is `env:NAME`.
+"""
+
+from gateway.settings.demo import demo
+from gateway.settings.load import load, locate
+from gateway.settings.values import Model, Price, ProviderSettings, Settings, TelegramSettings
+
+__all__ = [
+    "Model",
+    "Price",
+    "ProviderSettings",
+    "Settings",
+    "TelegramSettings",
+    "demo",
+    "load",
+    "locate",
+]
