@@ -20,9 +20,12 @@ async def test_the_load_counts_what_it_asked_and_stops(tmp_path: Path, stream: b
 
 
 async def test_an_answer_that_is_no_success_ends_the_round(tmp_path: Path) -> None:
-    with servers.upstream(0, tmp_path) as url, servers.passthrough(url, 0, tmp_path) as bare:
-        with pytest.raises(RuntimeError, match="404"):
-            await measure(f"{bare.url}/nowhere", key="k", connections=2, stream=False, seconds=10)
+    with (
+        servers.upstream(0, tmp_path) as url,
+        servers.passthrough(url, 0, tmp_path) as bare,
+        pytest.raises(RuntimeError, match="404"),
+    ):
+        await measure(f"{bare.url}/nowhere", key="k", connections=2, stream=False, seconds=10)
 
 
 async def test_load_goes_to_loopback_only() -> None:
