@@ -39,6 +39,8 @@ class Usage:
     reasoning: int = 0
     stated_cost_micro_usd: int | None = None
     """The cost the provider stated itself (OpenRouter), None where it stated none or a zero with real tokens."""
+    cache_written: int = 0
+    """The part of `prompt` that was also written to the provider's cache (Anthropic's cache_creation_input_tokens)."""
 
     @property
     def tokens(self) -> int:

@@ -191,9 +191,11 @@ class UnknownPrice(SlotRefusal):
 
     provider: str
     model: str
+    section: str = ""
+    """Where its price belongs in the file; "" for the provider's own section."""
 
     def __str__(self) -> str:
-        section = f"[providers.{self.provider}]"
+        section = f"[{self.section or f'providers.{self.provider}'}]"
         return (
             f"no price is known for {self.provider}:{self.model}, and a USD budget applies. "
             f'Add under {section}: price = {{ input = …, output = … }} (USD per million tokens) or price = "free"'
