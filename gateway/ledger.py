@@ -11,9 +11,10 @@ Rules:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import NamedTuple
 
 from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at
 from gateway.chat import Origin, Slot, Usage
@@ -51,47 +52,77 @@ class Outcome(StrEnum):
     EXPIRED = "expired"
 
 
-@dataclass(slots=True)
 class Counter:
     """One counter of a budget: per live bucket what is spent and what is held.
 
-    `buckets` maps a bucket's start to [spent, held]. Mutable: the store owns it for the length of one transaction.
+    `buckets` maps a bucket's start to [spent, held]; only `add` and `prune` change it, since the sums are kept beside
+    it. Mutable: the store owns it for the length of one transaction.
     """
 
-    buckets: dict[int, list[int]] = field(default_factory=dict)
+    __slots__ = ("_held", "_held_ever", "_oldest", "_spent", "buckets", "newest")
 
-    @property
-    def newest(self) -> int:
+    def __init__(self, buckets: Iterable[Sequence[int]] = ()) -> None:
+        """From `[start, spent, held]` triples, as `dump` makes them."""
+        self.buckets = {start: [spent, held] for start, spent, held in buckets}
+        self.newest = max(self.buckets, default=0)
         """The newest bucket's start, 0 when there is none: bucket time never goes back behind it."""
-        return max(self.buckets, default=0)
+        self._held_ever = sum(held for _, held in self.buckets.values())
+        self._oldest: int | None = None
+        self._spent = self._held = 0
+
+    def dump(self) -> list[list[int]]:
+        """The buckets as `[start, spent, held]`, oldest first."""
+        return [[start, *self.buckets[start]] for start in sorted(self.buckets)]
 
     def spent(self, window: Window, bucket: int) -> int:
         """What is spent in the buckets that count while `bucket` is the current one."""
-        oldest = window.live_from(bucket)
-        return sum(amounts[0] for start, amounts in self.buckets.items() if start >= oldest)
+        self._look_from(window.live_from(bucket))
+        return self._spent
 
     def held(self, window: Window, bucket: int) -> int:
         """What is held: by every open hold in a rolling window, by those of the current bucket in a calendar one."""
-        oldest = 0 if window.holds_outlive else window.live_from(bucket)
-        return sum(amounts[1] for start, amounts in self.buckets.items() if start >= oldest)
+        if window.holds_outlive:
+            return self._held_ever
+        self._look_from(window.live_from(bucket))
+        return self._held
+
+    def balance(self, window: Window, at_ms: int) -> tuple[int, int]:
+        """What is spent and held at an instant, or at the newest bucket if the clock has gone back behind it."""
+        bucket = window.bucket(max(at_ms, self.newest))
+        return self.spent(window, bucket), self.held(window, bucket)
 
     def add(self, bucket: int, spent: int, held: int) -> None:
-        """Moves one bucket's amounts; neither may become negative in sum."""
-        amounts = self.buckets.setdefault(bucket, [0, 0])
+        """Moves one bucket's amounts. What is held never becomes negative: a hold is given back once."""
+        amounts = self.buckets.get(bucket)
+        if amounts is None:
+            amounts = self.buckets[bucket] = [0, 0]
+            self.newest = max(self.newest, bucket)
         amounts[0] += spent
         amounts[1] += held
         assert amounts[1] >= 0, "a hold was given back twice"
+        self._held_ever += held
+        if self._oldest is not None and bucket >= self._oldest:
+            self._spent += spent
+            self._held += held
 
     def prune(self, window: Window) -> None:
         """Drops the buckets that have left and hold nothing, always keeping the newest (bucket time never goes back)."""
-        newest = self.newest
-        oldest = window.live_from(newest)
+        oldest = window.live_from(self.newest)
         for start in [start for start, amounts in self.buckets.items() if start < oldest and not amounts[1]]:
             del self.buckets[start]
 
+    def _look_from(self, oldest: int) -> None:
+        if oldest == self._oldest:
+            return
+        self._oldest = oldest
+        self._spent = self._held = 0
+        for start, (spent, held) in self.buckets.items():
+            if start >= oldest:
+                self._spent += spent
+                self._held += held
 
-@dataclass(frozen=True, slots=True)
-class Line:
+
+class Line(NamedTuple):
     """One budget's part of a reservation. Amounts in the budget's unit; `spent` and `held` are as they stood before."""
 
     budget: str
@@ -201,13 +232,28 @@ class Match:
         return (self.budget.name, self.key)
 
 
-def match(
-    found: Iterable[tuple[Budget, str]], raises: Mapping[str, Sequence[Raise]], guest: bool, at_ms: int
-) -> tuple[Match, ...]:
+Raises = Mapping[str, Sequence[Raise]]
+"""Every raise that has not ended, by budget, in the order in which they were made; PAUSE among them."""
+
+
+def match(found: Iterable[tuple[Budget, str]], raises: Raises, guest: bool, at_ms: int) -> tuple[Match, ...]:
     """The matching budgets of `Budgets.matching` with their limits at an instant. Raises Paused while a pause is in force."""
+    paused = pause(raises, at_ms)
+    if paused is not None:
+        raise paused
+    return with_limits(found, raises, guest, at_ms)
+
+
+def pause(raises: Raises, at_ms: int) -> Paused | None:
+    """The pause in force at an instant."""
     for change in raises.get(PAUSE, ()):
         if change.in_force(at_ms):
-            raise Paused(None if change.ends_ms is None else from_ms(change.ends_ms))
+            return Paused(None if change.ends_ms is None else from_ms(change.ends_ms))
+    return None
+
+
+def with_limits(found: Iterable[tuple[Budget, str]], raises: Raises, guest: bool, at_ms: int) -> tuple[Match, ...]:
+    """The matching budgets with their limits at an instant, whether paused or not."""
     matches = []
     for budget, key in found:
         base, changes = budget.base_limit(key, guest), raises.get(budget.name)
@@ -215,27 +261,36 @@ def match(
     return tuple(matches)
 
 
-def reserve(
-    counters: MutableMapping[CounterId, Counter], draft: Draft, matches: Sequence[Match], owner: str, at_ms: int
-) -> Reservation:
+def reserve(counters: Mapping[CounterId, Counter], draft: Draft, matches: Sequence[Match], owner: str, at_ms: int) -> Reservation:
     """Holds the draft's worst case on every matching counter, or raises Exhausted and changes nothing.
 
     `counters` must have every matching counter.
     """
-    started = max([at_ms, *(counters[found.id].newest for found in matches)])
+    started, lines, blocks = weigh(counters, draft, matches, at_ms)
+    if blocks:
+        raise Exhausted(blocks)
+    for line in lines:
+        counters[line.budget, line.key].add(line.bucket, 0, line.amount)
+    return Reservation(draft, owner, started, lines)
+
+
+def weigh(
+    counters: Mapping[CounterId, Counter], draft: Draft, matches: Sequence[Match], at_ms: int
+) -> tuple[int, tuple[Line, ...], tuple[Block, ...]]:
+    """What a reservation would be: its start, its lines, and the budgets without room. Changes nothing."""
+    started = at_ms
+    for found in matches:
+        started = max(started, counters[found.id].newest)
     lines, blocks = [], []
     for found in matches:
-        budget, window = found.budget, found.budget.window
-        counter, amount, bucket = counters[found.id], draft.held.of(budget.unit), window.bucket(started)
+        budget = found.budget
+        window, unit = budget.window, budget.unit
+        counter, amount, bucket = counters[found.id], draft.held.of(unit), window.bucket(started)
         spent, held = counter.spent(window, bucket), counter.held(window, bucket)
         if spent + held + amount > found.limit or found.limit == 0:
             blocks.append(_block(found, counter, spent, held, amount, started))
-        lines.append(Line(budget.name, found.key, budget.unit, bucket, amount, found.limit, spent, held))
-    if blocks:
-        raise Exhausted(tuple(blocks))
-    for line in lines:
-        counters[line.budget, line.key].add(line.bucket, 0, line.amount)
-    return Reservation(draft, owner, started, tuple(lines))
+        lines.append(Line(budget.name, found.key, unit, bucket, amount, found.limit, spent, held))
+    return started, tuple(lines), tuple(blocks)
 
 
 def close(
