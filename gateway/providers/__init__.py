@@ -1,15 +1,20 @@
 """The providers' face: one LLM API each. Translate, call, classify; no policy, no retry, no budget.
 
-`build(settings)` makes every configured provider.
+`build(settings, clock)` makes every configured provider.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gateway.chat import Chunk, Completion, Request
+from gateway.clock import Clock
 from gateway.ledger import Reservation
+from gateway.settings import ProviderSettings, Settings
+
+if TYPE_CHECKING:
+    from gateway.providers.local import LocalServer
 
 
 class Provider(Protocol):
@@ -30,10 +35,52 @@ class Provider(Protocol):
         """An answer as it comes. It ends normally only after a finish reason was seen.
 
         Closing the iterator (`aclose`) closes the connection. A broken or malformed stream raises Unanswered, with
-        the usage seen so far.
+        the usage only where the provider stated it as final: what it stated on the way is in the chunks.
         """
         ...
 
     async def close(self) -> None:
         """Frees connections and child processes."""
         ...
+
+
+def build(settings: Settings, clock: Clock) -> dict[str, Provider]:
+    """Every configured provider by name. Nothing is connected or started yet; `close` each when done.
+
+    All `local` providers share one model server.
+    """
+    server: LocalServer | None = None
+    if any(provider.api == "local" for provider in settings.providers.values()):
+        from gateway.providers.local import LocalServer
+
+        server = LocalServer()
+    return {name: _make(provider, clock, server) for name, provider in settings.providers.items()}
+
+
+def local_available() -> bool:
+    """True when the packaged model and its server are installed (extra `local`); `local.missing()` says what is not."""
+    from gateway.providers.local import missing
+
+    return missing() is None
+
+
+def _make(settings: ProviderSettings, clock: Clock, server: LocalServer | None) -> Provider:
+    # Imported here, so that a command that calls nobody does not pay for an HTTP client.
+    if settings.api == "demo":
+        from gateway.providers.demo import DemoProvider
+
+        return DemoProvider(settings, clock)
+    from gateway.providers.http import open_client
+
+    if settings.api == "local":
+        from gateway.providers.local import LocalProvider
+
+        assert server is not None
+        return LocalProvider(settings, open_client(), clock, server)
+    if settings.api == "anthropic":
+        from gateway.providers.anthropic import AnthropicProvider
+
+        return AnthropicProvider(settings, open_client(), clock)
+    from gateway.providers.openai import OpenAIProvider
+
+    return OpenAIProvider(settings, open_client(), clock)

@@ -87,6 +87,7 @@ class Upstream:
         self.seen: list[Seen] = []
         self.changed = asyncio.Condition()
         """Notified when a request comes, ends or is left."""
+        self._peers: set[object] = set()
         self._released = asyncio.Event()
         self._port, self._tls = port, tls
         self._runner: web.AppRunner | None = None
@@ -105,6 +106,11 @@ class Upstream:
     def base_url(self) -> str:
         """What goes into a provider's `base_url`."""
         return f"{self.root}/v1"
+
+    @property
+    def connections(self) -> int:
+        """How many connections brought requests so far."""
+        return len(self._peers)
 
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 << 20)
@@ -180,6 +186,7 @@ class Upstream:
     async def _serve(self, request: web.Request, *, anthropic: bool) -> web.StreamResponse:
         transport = request.transport
         if transport is not None and not self._tls:
+            self._peers.add(transport.get_extra_info("peername"))
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         body = await request.json()
         model = str(body.get("model", ""))

@@ -1,0 +1,39 @@
+"""Every test of a wire format runs over real HTTP, on each HTTP client of the seam."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from gateway.providers import Provider
+from gateway.providers.http import AiohttpClient, HttpClient
+from tests.doubles.upstream import Upstream
+from tests.providers import calls
+
+
+@pytest.fixture
+async def upstream() -> AsyncIterator[Upstream]:
+    async with Upstream() as server:
+        yield server
+
+
+@pytest.fixture(params=[AiohttpClient])
+async def http(request: pytest.FixtureRequest) -> AsyncIterator[HttpClient]:
+    client: HttpClient = request.param()
+    yield client
+    await client.close()
+
+
+@pytest.fixture(params=["openai", "anthropic"])
+def api(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def make(upstream: Upstream, http: HttpClient) -> Callable[..., Provider]:
+    """`make(api, **settings)`: a provider that calls the scripted upstream."""
+
+    def made(api: str = "openai", **more: object) -> Provider:
+        base_url = str(more.pop("base_url", upstream.base_url))
+        return calls.provider(api, base_url, http, **more)
+
+    return made
