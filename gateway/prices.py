@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_CEILING, Decimal
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.chat import Slot, Usage
 from gateway.errors import UnknownPrice
@@ -35,6 +35,14 @@ REMEMBERED_MAX = 1000
 
 Source = str
 """Where a cost comes from: "config", "list", "list:asked" (the price of the model asked), "stated", "free", "unknown"."""
+
+
+class Cost(NamedTuple):
+    """What an attempt cost, and where the number comes from."""
+
+    micro_usd: int
+    source: Source
+
 
 Steps = tuple[tuple[int, int], ...]
 """One rate as (prompt tokens above which it holds, rate), ascending: crossing a step reprices the whole call."""
@@ -135,21 +143,21 @@ class Prices:
             remembered = self._possible[slot] = (day, listing.possible(day))
         return max(rates.worst_case(prompt_tokens, output_tokens) for rates in remembered[1])
 
-    def cost(self, slot: Slot, model_served: str | None, usage: Usage, now: datetime) -> tuple[int, Source]:
+    def cost(self, slot: Slot, model_served: str | None, usage: Usage, now: datetime) -> Cost:
         """What an attempt cost, in micro-USD, and where that number comes from.
 
         `now` is the time of the call. A stated cost of 0 with real tokens is no statement. An unknown price costs 0
         from source "unknown": a USD budget has refused such a call before it was made.
         """
         if usage.stated_cost_micro_usd:
-            return usage.stated_cost_micro_usd, "stated"
+            return Cost(usage.stated_cost_micro_usd, "stated")
         asked = self._listing(slot.provider, slot.model)
         if asked is not None and asked.source != "list":
-            return asked.at(now).cost(usage), asked.source
+            return Cost(asked.at(now).cost(usage), asked.source)
         served = asked if model_served in (None, slot.model) else self._listing(slot.provider, model_served or "")
         if served is not None:
-            return served.at(now).cost(usage), served.source
-        return (0, "unknown") if asked is None else (asked.at(now).cost(usage), "list:asked")
+            return Cost(served.at(now).cost(usage), served.source)
+        return Cost(0, "unknown") if asked is None else Cost(asked.at(now).cost(usage), "list:asked")
 
     def _listing(self, provider: str, model: str) -> Listing | None:
         key = (provider, model)
