@@ -1,0 +1,223 @@
+"""The dispatcher itself: whole answers, streams, deduplication, and what the gate would say.
+
+Handed a store, providers, settings and a clock; imports no IO library.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import random
+from collections.abc import AsyncGenerator, Mapping
+
+import structlog
+
+from gateway.chat import Completion, Origin, Request, Slot
+from gateway.clock import Clock
+from gateway.dispatcher import replies, settle
+from gateway.dispatcher.breaker import Breakers
+from gateway.dispatcher.desk import Desk
+from gateway.dispatcher.gate import Gate, checked
+from gateway.dispatcher.observe import Alert, Observer, Unobserved
+from gateway.dispatcher.stream import Event, StreamedAttempt
+from gateway.dispatcher.values import Reply, Verdict
+from gateway.dispatcher.walk import Attempt, Parts, Walk
+from gateway.errors import BreakerOpen, CannotServe, ChainExhausted, LedgerUnavailable, ProviderError, Unanswered, UnknownPrice
+from gateway.estimate import Estimator
+from gateway.prices import Prices
+from gateway.providers import Provider
+from gateway.settings import Settings
+from gateway.store import Answered, Claimed, Store, Underway
+
+TWIN_POLL_S = 0.25
+"""How often a request looks whether its twin was answered, at least."""
+
+
+class Dispatcher:
+    """One per process. `complete` and `stream` share one path through the gate.
+
+    `alert` tells the operator; `observer` counts for metrics; `chance` draws the jitter and the ids.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        providers: Mapping[str, Provider],
+        settings: Settings,
+        clock: Clock,
+        *,
+        estimator: Estimator | None = None,
+        prices: Prices | None = None,
+        alert: Alert | None = None,
+        observer: Observer | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        self._store = store
+        self._providers = providers
+        self._settings = settings
+        self._clock = clock
+        self._alert = alert
+        self._log = structlog.get_logger("gateway.dispatcher").bind()
+        estimator, prices = estimator or Estimator(), prices or Prices(settings)
+        observer = observer or Unobserved()
+        chance = chance or random.Random()  # noqa: S311 - jitter and ids, no secrets
+        self._chance = chance
+        self._breakers = Breakers(clock, observer, self._tell)
+        self._gate = Gate(store, settings, estimator, prices, clock, chance)
+        self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._log)
+        self._desk = Desk(self._parts, estimator, prices)
+
+    async def complete(self, request: Request, target: str, origin: Origin) -> Reply:
+        """A whole answer from the first slot of `target` (chain, provider, alias or provider:model) that can serve.
+
+        Raises ChainExhausted, CallerFault and ContentRefused (as the provider said it), InvalidRequest, UnknownTarget,
+        RequestConflict, LedgerUnavailable.
+        """
+        walk = self._walk(request, target, origin)
+        if not origin.dedupe:
+            return await self._answer(walk)
+        earlier = await self._take(walk, target)
+        if earlier is not None:
+            return earlier
+        try:
+            return await self._answer(walk)
+        finally:
+            await self._give_back(walk)
+
+    async def stream(self, request: Request, target: str, origin: Origin) -> AsyncGenerator[Event, None]:
+        """An answer as it comes: one Begun, then chunks (with a Priced before the one that has the usage), then one Reply.
+
+        Raises as `complete` does until Begun; StreamBroken after. Close it with `contextlib.aclosing`: leaving early
+        closes the connection and settles what may have been billed. The settling happens after the last chunk was
+        yielded and before Reply.
+        """
+        walk = self._walk(request, target, origin)
+        if origin.dedupe and (earlier := await self._take(walk, target)) is not None:
+            for event in replies.as_events(earlier):
+                yield event
+            return
+        try:
+            while True:
+                attempt = await walk.next()
+                provider, in_time = self._providers[attempt.slot.provider], self._is_tight(walk, attempt.slot)
+                streamed = StreamedAttempt(walk, attempt, provider, self._desk, self._clock, in_time=in_time)
+                try:
+                    async with contextlib.aclosing(streamed.events()) as events:
+                        async for event in events:
+                            yield event
+                except ProviderError as error:
+                    await walk.failed(attempt, error)
+                else:
+                    return
+        finally:
+            if origin.dedupe:
+                await self._give_back(walk)
+
+    async def explain(self, request: Request, target: str, origin: Origin) -> list[Verdict]:
+        """What the gate would say of each slot now. Calls nobody and holds nothing. Raises UnknownTarget, LedgerUnavailable."""
+        chain, slots = self._settings.slots(target)
+        checked(request)
+        return [await self._verdict(request, chain, slot, origin) for slot in dict.fromkeys(slots)]
+
+    async def drain(self) -> None:
+        """Returns when every closing under way is with the store: part of a graceful stop."""
+        await self._desk.drain()
+
+    def _walk(self, request: Request, target: str, origin: Origin) -> Walk:
+        chain, slots = self._settings.slots(target)
+        return Walk(self._parts, request, chain, slots, origin)
+
+    def _tell(self, event: str, fields: Mapping[str, object]) -> None:
+        self._log.error(event, **fields)
+        if self._alert is not None:
+            self._alert(event, fields)
+
+    async def _answer(self, walk: Walk) -> Reply:
+        desk = self._desk
+        while True:
+            attempt = await walk.next()
+            try:
+                completion = await self._call(walk, attempt)
+            except ProviderError as error:
+                await desk.close(attempt, desk.failure(attempt, error, desk.timing(attempt), whole=True))
+                await walk.failed(attempt, error)
+                continue
+            except asyncio.CancelledError:
+                walk.left(attempt)
+                await desk.close(attempt, settle.left(attempt.reservation, None, desk.timing(attempt)))
+                raise
+            except BaseException as error:
+                walk.left(attempt)
+                await desk.close(attempt, settle.lost(attempt.reservation, error, desk.timing(attempt)))
+                raise
+            closing, reply = desk.success(walk, attempt, completion, desk.timing(attempt))
+            await desk.close(attempt, closing)
+            return reply
+
+    def _is_tight(self, walk: Walk, slot: Slot) -> bool:
+        """True when the request's total deadline may pass before the provider's own time-out does."""
+        return walk.left_s < self._settings.model(slot).timeout_s
+
+    async def _call(self, walk: Walk, attempt: Attempt) -> Completion:
+        slot = attempt.slot
+        provider = self._providers[slot.provider]
+        if not self._is_tight(walk, slot):
+            return await provider.complete(walk.request, attempt.reservation)
+        try:
+            async with asyncio.timeout(max(walk.left_s, 0)):
+                return await provider.complete(walk.request, attempt.reservation)
+        except TimeoutError:
+            raise Unanswered(slot.provider, slot.model, "the request's total deadline has passed") from None
+
+    async def _verdict(self, request: Request, chain: str, slot: Slot, origin: Origin) -> Verdict:
+        try:
+            bound = self._gate.bound(request, slot)
+        except CannotServe as error:
+            return Verdict(slot, (), 0, 0, None, error)
+        try:
+            bound, draft, peek = await self._gate.peek(bound, origin, chain, slot)
+        except UnknownPrice as error:
+            return Verdict(slot, (), bound.prompt_tokens, bound.limit * bound.answers, None, error)
+        until = self._breakers.until(slot)
+        left_alone = None if until is None else BreakerOpen(slot.provider, until, "it failed lately")
+        output_tokens = bound.limit * bound.answers
+        return Verdict(slot, peek.matches, bound.prompt_tokens, output_tokens, draft.held.micro_usd, left_alone or peek.refusal)
+
+    async def _take(self, walk: Walk, target: str) -> Reply | None:
+        """Claims a deduplicated request's id, or gives the reply of an earlier or concurrent twin."""
+        request_id, fingerprint = walk.origin.request_id, replies.fingerprint(walk.request, target)
+        while True:
+            claim = await self._claim(request_id, fingerprint)
+            if isinstance(claim, Answered):
+                return replies.restored(claim.reply, request_id)
+            if isinstance(claim, Claimed):
+                return None
+            if walk.left_s <= 0:
+                raise ChainExhausted(request_id, walk.chain, (), None)
+            await self._store.wait_for_room(TWIN_POLL_S)
+            await asyncio.sleep(self._chance.uniform(0.01, 0.05))
+
+    async def _claim(self, request_id: str, fingerprint: str) -> Claimed | Answered | Underway:
+        """A caller cancelled while the claim is being written does not leave the id taken."""
+        task = asyncio.ensure_future(self._store.claim(request_id, fingerprint))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await self._desk.shielded(self._unclaim_when_taken(task, request_id))
+            raise
+
+    async def _unclaim_when_taken(self, task: asyncio.Task[Claimed | Answered | Underway], request_id: str) -> None:
+        await asyncio.wait((task,))
+        if task.exception() is None and isinstance(task.result(), Claimed):
+            await self._unclaim(request_id)
+
+    async def _give_back(self, walk: Walk) -> None:
+        """After a deduplicated request: without an answer its id may be used again."""
+        if not walk.answered:
+            await self._desk.shielded(self._unclaim(walk.origin.request_id))
+
+    async def _unclaim(self, request_id: str) -> None:
+        try:
+            await self._store.unclaim(request_id)
+        except LedgerUnavailable as error:
+            self._log.error("claim_not_given_back", request=request_id, reason=error.reason)
