@@ -70,17 +70,17 @@ def _make(settings: ProviderSettings, clock: Clock, server: LocalServer | None) 
         from gateway.providers.demo import DemoProvider
 
         return DemoProvider(settings, clock)
-    from gateway.providers.http import open_client
+    from gateway.providers.lean import LeanClient
 
     if settings.api == "local":
         from gateway.providers.local import LocalProvider
 
         assert server is not None
-        return LocalProvider(settings, open_client(), clock, server)
+        return LocalProvider(settings, LeanClient(), clock, server)
     if settings.api == "anthropic":
         from gateway.providers.anthropic import AnthropicProvider
 
-        return AnthropicProvider(settings, open_client(), clock)
+        return AnthropicProvider(settings, LeanClient(), clock)
     from gateway.providers.openai import OpenAIProvider
 
-    return OpenAIProvider(settings, open_client(), clock)
+    return OpenAIProvider(settings, LeanClient(), clock)

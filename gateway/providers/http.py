@@ -6,13 +6,9 @@ decides whether a call that failed can have been billed. Compressed answers are 
 
 from __future__ import annotations
 
-import asyncio
-import socket
 import zlib
 from collections.abc import Mapping
 from typing import Protocol, Self
-
-import aiohttp
 
 from gateway import __version__
 
@@ -90,102 +86,3 @@ class Unpacker:
         if self._zlib.unconsumed_tail:
             raise Broken("the answer unpacks to more than is sensible")
         return plain
-
-
-class AiohttpClient:
-    """The seam on aiohttp's client."""
-
-    def __init__(self) -> None:
-        self._session: aiohttp.ClientSession | None = None
-
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout_s: float) -> Response:
-        """Sends once; returns when the head of the answer has come. Raises NotSent, Broken, TimedOut."""
-        try:
-            async with asyncio.timeout(timeout_s):
-                response = await self._open().post(url, data=body, headers=headers, allow_redirects=False)
-        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
-            raise NotSent(_words(error)) from None
-        except TimeoutError:
-            raise TimedOut(f"no answer within {timeout_s:.3g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Broken(_words(error)) from None
-        try:
-            return _AiohttpResponse(response)
-        except Broken:
-            response.close()
-            raise
-
-    async def close(self) -> None:
-        """Closes every connection."""
-        if self._session is not None:
-            await self._session.close()
-            self._session = None
-
-    def _open(self) -> aiohttp.ClientSession:
-        # Made at the first call, since a session belongs to the loop that runs then.
-        if self._session is None:
-            connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=IDLE_CONNECTION_S, socket_factory=_socket)
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                timeout=aiohttp.ClientTimeout(total=None, connect=2 * CONNECT_TIMEOUT_S, sock_connect=CONNECT_TIMEOUT_S),
-                headers={"User-Agent": USER_AGENT, "Accept-Encoding": "identity", "Content-Type": "application/json"},
-                cookie_jar=aiohttp.DummyCookieJar(),
-                auto_decompress=False,
-                trust_env=False,
-            )
-        return self._session
-
-
-def open_client() -> HttpClient:
-    """The client that the product uses. Connects to nobody yet."""
-    return AiohttpClient()
-
-
-class _AiohttpResponse:
-    def __init__(self, response: aiohttp.ClientResponse) -> None:
-        self.status = response.status
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
-        self._unpack = Unpacker.of(self.headers)
-        self._response = response
-
-    async def block(self, timeout_s: float) -> bytes:
-        try:
-            async with asyncio.timeout(timeout_s):
-                while True:
-                    data = await self._response.content.readany()
-                    plain = self._unpack(data) if self._unpack and data else data
-                    if plain or not data:
-                        return plain
-        except TimeoutError:
-            raise TimedOut(f"nothing came for {timeout_s:.3g} s") from None
-        except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise Broken(_words(error)) from None
-
-    def close(self) -> None:
-        self._response.close()
-
-
-def _socket(address: tuple[object, ...]) -> socket.socket:
-    family, kind, protocol = address[:3]
-    made = socket.socket(family, kind, protocol)  # type: ignore[arg-type]
-    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return made
-
-
-def _words(error: BaseException) -> str:
-    """What went wrong in short, without the URL that aiohttp likes to name."""
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return "the host's name is not known"
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
-        return "the TLS connection could not be made"
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection: {error.os_error.strerror or type(error.os_error).__name__}"
-    if isinstance(error, aiohttp.ConnectionTimeoutError):
-        return "no connection in time"
-    if isinstance(error, aiohttp.InvalidURL):
-        return "the base URL is not a URL"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return "the connection was closed before the answer"
-    if isinstance(error, aiohttp.ClientPayloadError):
-        return "the connection was closed in the middle of the answer"
-    return f"the connection broke: {type(error).__name__}"

@@ -1,11 +1,12 @@
-"""Every test of a wire format runs over real HTTP, on each HTTP client of the seam."""
+"""Every test of a wire format runs over real HTTP, on the client that the product uses."""
 
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
 from gateway.providers import Provider
-from gateway.providers.http import AiohttpClient, HttpClient
+from gateway.providers.http import HttpClient
+from gateway.providers.lean import LeanClient
 from tests.doubles.upstream import Upstream
 from tests.providers import calls
 
@@ -16,9 +17,9 @@ async def upstream() -> AsyncIterator[Upstream]:
         yield server
 
 
-@pytest.fixture(params=[AiohttpClient])
-async def http(request: pytest.FixtureRequest) -> AsyncIterator[HttpClient]:
-    client: HttpClient = request.param()
+@pytest.fixture
+async def http() -> AsyncIterator[HttpClient]:
+    client = LeanClient()
     yield client
     await client.close()
 
