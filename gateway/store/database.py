@@ -68,6 +68,7 @@ class Database:
         """Makes every table: for tests. The product uses alembic."""
         with self._engine.begin() as connection:
             metadata.create_all(connection)
+        self._engine.dispose()
 
     async def close(self) -> None:
         """Ends the threads after what waits is written."""

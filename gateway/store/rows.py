@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.amounts import AMOUNT_MAX
 from gateway.budget import Amounts, Unit
 from gateway.clock import from_ms
 from gateway.errors import Exhausted, GatewayError
-from gateway.ledger import Closing, Line, Outcome, Reservation, State
+from gateway.ledger import Closing, Line, Outcome, Reservation, State, bounded
 
 DETAIL_MAX = 500
 """Characters of a provider's error that a row keeps."""
@@ -84,18 +83,6 @@ def ending(row: Standing, state: State, spent: Amounts, closing: Closing, at_ms:
         max(0, spent.tokens - held.tokens), max(0, spent.micro_usd - held.micro_usd), closing.first_token_ms,
         closing.total_ms, at_ms, clean(closing.detail, DETAIL_MAX),
     )  # fmt: skip
-
-
-def bounded(amount: int) -> int:
-    """An amount that the world stated, within what a column and a sum can hold."""
-    return min(max(amount, 0), AMOUNT_MAX)
-
-
-def bounded_amounts(amounts: Amounts) -> Amounts:
-    """All three amounts, bounded."""
-    if 0 <= amounts.requests <= AMOUNT_MAX and 0 <= amounts.tokens <= AMOUNT_MAX and 0 <= amounts.micro_usd <= AMOUNT_MAX:
-        return amounts
-    return Amounts(bounded(amounts.requests), bounded(amounts.tokens), bounded(amounts.micro_usd))
 
 
 def clean(text: str | None, length_max: int) -> str | None:

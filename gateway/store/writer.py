@@ -25,7 +25,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.store.faults import is_conflict, is_lost, is_unavailable, unavailable
 
 BATCH_MAX = 256
-ATTEMPTS_MAX = 4
+ATTEMPTS_MAX = 6
 """How often one transaction is tried when another process or a dropped connection is in its way."""
 RETRY_S = 0.25
 """How long the writer waits before it tries kept jobs again."""
@@ -154,20 +154,22 @@ class Writer:
             self._tell(jobs)
 
     def _transact(self, jobs: list[Job]) -> None:
+        repair: Callable[[Connection], object] | None = None
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
+                if repair is not None:
+                    self._once(repair)
+                    repair = None
                 return self._once(lambda connection: self._apply(connection, jobs))
-            except Repair as repair:
-                if attempt == ATTEMPTS_MAX:
-                    raise LedgerUnavailable("the counters change faster than they can be read") from repair
-                self._once(repair.work)
+            except Repair as needed:
+                repair = needed.work
             except CommitFailed:
                 raise
             except Exception as error:
                 again = is_conflict(error) or (is_lost(error) and attempt == 1)
                 if not again or attempt == ATTEMPTS_MAX:
                     raise
-        raise AssertionError("the loop above returns or raises")
+        raise LedgerUnavailable("the counters change faster than they can be read")
 
     def _once(self, work: Callable[[Connection], object]) -> None:
         """One transaction."""
