@@ -16,7 +16,7 @@ import orjson
 from gateway.chat import Chunk, Completion, Usage
 from gateway.clock import Clock
 from gateway.errors import ProviderError, Refused, Unanswered
-from gateway.providers import classify
+from gateway.providers import classify, usage
 from gateway.providers.http import Broken, HttpClient, NotSent, Response, TimedOut
 from gateway.providers.sse import EventTooLarge, SseParser
 from gateway.settings import ProviderSettings
@@ -175,6 +175,7 @@ class Call:
         except orjson.JSONDecodeError:
             parsed = None
         error = classify.own_error(status or 200, parsed)
+        billed = usage.openai(parsed.get("usage")) if isinstance(parsed, dict) else None
         fault = classify.read_fault(status, error, text)
         return classify.to_error(
             self._endpoint.table,
@@ -183,7 +184,7 @@ class Call:
             model=self._model,
             limit_name=self._limit_name,
             retry_after_s=retry_after_s,
-            usage=self.usage,
+            usage=billed or self.usage,
             content_came=self.content_came,
         )
 

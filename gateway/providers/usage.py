@@ -51,6 +51,8 @@ def openai(stated: Any) -> Usage | None:
         cached=min(cached, prompt),
         reasoning=min(reasoning, output),
         stated_cost_micro_usd=_cost(stated, prompt + output),
+        # OpenRouter passes on what Anthropic writes to its cache.
+        cache_written=min(_first(details, "cache_write_tokens") or 0, prompt),
     )
 
 
@@ -61,7 +63,7 @@ def anthropic(stated: Mapping[str, Any]) -> Usage | None:
         return None
     read = _first(stated, "cache_read_input_tokens") or 0
     written = _first(stated, "cache_creation_input_tokens") or 0
-    return Usage(prompt=fresh + read + written, output=output, cached=read)
+    return Usage(prompt=fresh + read + written, output=output, cached=read, cache_written=written)
 
 
 def to_openai(usage: Usage) -> dict[str, Any]:

@@ -83,6 +83,8 @@ class Upstream:
         self.default = default or Script()
         self.queue: deque[Script] = deque()
         self.models: dict[str, Script] = {}
+        self.compress = False
+        """Every answer is gzipped, whether or not the client can read that."""
         self.meter = Meter()
         self.seen: list[Seen] = []
         self.changed = asyncio.Condition()
@@ -238,7 +240,9 @@ class Upstream:
         if isinstance(script.cut, int):
             await self._cut_body(request, answer)
         seen.done = True
-        return web.json_response(answer, headers=script.headers)
+        response = web.json_response(answer, headers=script.headers)
+        self._pack(response)
+        return response
 
     def _fixed(self, script: Script) -> web.Response:
         body = script.body if script.body is not None else {"error": script.error}
@@ -274,6 +278,7 @@ class Upstream:
         script = made.script
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", **script.headers}
         response = web.StreamResponse(headers=headers)
+        self._pack(response)
         await response.prepare(request)
         if script.comments:
             await response.write(b": OPENROUTER PROCESSING\n\n")
@@ -309,6 +314,10 @@ class Upstream:
                 return
             if event.content:
                 await self._fault(script, pieces)
+
+    def _pack(self, response: web.StreamResponse) -> None:
+        if self.compress:
+            response.enable_compression(web.ContentCoding.gzip)
 
     def _tally(self, model: str) -> dict[str, int]:
         return self.meter.by_model.setdefault(model, {"requests": 0, "tokens": 0})

@@ -60,3 +60,10 @@ async def collect(chunks: AsyncIterator[Chunk], into: list[Chunk] | None = None)
 def text(chunks: list[Chunk]) -> str:
     """The visible text."""
     return "".join(chunk.text for chunk in chunks)
+
+
+async def ask(provider: Provider, streamed: bool) -> object:
+    """One call of either kind."""
+    if streamed:
+        return await collect(provider.stream(ASK, reservation()))
+    return await provider.complete(ASK, reservation())

@@ -12,7 +12,7 @@ from gateway.chat import Request, Usage
 from gateway.errors import ProviderError, Refused, Unanswered
 from gateway.providers import Provider
 from tests.doubles.upstream import Script, Upstream
-from tests.providers.calls import ASK, KEY, collect, reservation, text
+from tests.providers.calls import ASK, KEY, ask, collect, reservation, text
 
 Make = Callable[..., Provider]
 
@@ -160,7 +160,7 @@ async def test_case_25_a_reset_after_the_request_left_is_unanswered(
 ) -> None:
     upstream.default = Script(cut=cut)
     with pytest.raises(Unanswered) as caught:
-        await _ask(make(api), streamed)
+        await ask(make(api), streamed)
     assert caught.value.sent
     assert upstream.meter.requests == 1
 
@@ -175,21 +175,21 @@ async def test_half_a_body_is_unanswered(upstream: Upstream, make: Make, api: st
 async def test_case_25_a_time_out_is_unanswered(upstream: Upstream, make: Make, api: str, streamed: bool) -> None:
     upstream.default = Script(stall="headers")
     with pytest.raises(Unanswered, match="within"):
-        await _ask(make(api, timeout_s=0.3, first_token_timeout_s=0.2), streamed)
+        await ask(make(api, timeout_s=0.3, first_token_timeout_s=0.2), streamed)
     await upstream.until(lambda: upstream.meter.client_left == 1, 1)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
 async def test_no_connection_is_refused_and_nothing_was_sent(make: Make, api: str, streamed: bool) -> None:
     with pytest.raises(Refused) as caught:
-        await _ask(make(api, base_url="http://127.0.0.1:9/v1"), streamed)
+        await ask(make(api, base_url="http://127.0.0.1:9/v1"), streamed)
     assert not caught.value.sent
     assert caught.value.message.startswith("no connection")
 
 
 async def test_an_unknown_host_is_refused_and_nothing_was_sent(make: Make) -> None:
     with pytest.raises(Refused) as caught:
-        await _ask(make(base_url="http://no-such-host.invalid/v1", timeout_s=20), False)
+        await ask(make(base_url="http://no-such-host.invalid/v1", timeout_s=20), False)
     assert not caught.value.sent
 
 
@@ -243,7 +243,7 @@ async def test_an_empty_or_foreign_200_is_unanswered(upstream: Upstream, make: M
     for body in ("", "<html><title>Welcome</title></html>", "all is well", '"text"', "[1]", "{}", '{"choices": [1]}'):
         upstream.queue.append(Script(body=body))
         with pytest.raises(Unanswered):
-            await _ask(make(api), streamed)
+            await ask(make(api), streamed)
 
 
 async def test_comments_crlf_and_spread_payloads(upstream: Upstream, make: Make, api: str) -> None:
@@ -286,9 +286,3 @@ async def test_the_key_is_sent_and_never_in_an_error(upstream: Upstream, make: M
         sent.get("x-api-key", ""),
         sent.get("Authorization", "").removeprefix("Bearer "),
     )
-
-
-async def _ask(provider: Provider, streamed: bool) -> object:
-    if streamed:
-        return await collect(provider.stream(ASK, reservation()))
-    return await provider.complete(ASK, reservation())

@@ -1,0 +1,129 @@
+"""What is particular to OpenAI's wire format: bytes kept as they came, several answers, vendors' own shapes."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from gateway.chat import Request, Usage
+from gateway.errors import Unanswered
+from gateway.providers import Provider
+from tests.doubles.upstream import Script, Upstream
+from tests.providers.calls import ASK, collect, reservation, text
+
+Make = Callable[..., Provider]
+
+
+def events(*payloads: Any, done: bool = True) -> list[str]:
+    framed = [f"data: {payload if isinstance(payload, str) else json.dumps(payload)}\n\n" for payload in payloads]
+    return framed + ["data: [DONE]\n\n"] * done
+
+
+def delta(finish: str | None = None, index: int = 0, **fields: Any) -> dict[str, Any]:
+    return {"choices": [{"index": index, "delta": fields, "finish_reason": finish}]}
+
+
+async def test_the_providers_bytes_are_kept(upstream: Upstream, make: Make) -> None:
+    odd = '{"choices":[{"index":0,"delta":{"content":"a"},"finish_reason":"stop"}] , "vendor":1.50}'
+    upstream.default = Script(events=events(odd))
+    (chunk,) = await collect(make().stream(ASK, reservation()))
+    assert chunk.raw == odd.encode()
+    whole = '{"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}], "vendor": 1.50}'
+    upstream.default = Script(body=whole)
+    assert (await make().complete(ASK, reservation())).raw == whole.encode()
+
+
+async def test_the_body_is_the_requests_with_our_model_and_limit(upstream: Upstream, make: Make) -> None:
+    extra = {"max_tokens": 9999, "max_completion_tokens": 9999, "model": "theirs", "stream": True, "tools": [{"type": "x"}]}
+    await make().complete(Request(ASK.messages, n=3, extra=extra), reservation(output_tokens=12))
+    assert upstream.seen[0].body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "one two three"}],
+        "max_tokens": 12,
+        "n": 3,
+        "tools": [{"type": "x"}],
+    }
+
+
+async def test_several_answers_end_when_each_has_ended(upstream: Upstream, make: Make) -> None:
+    both = [delta(content="a"), delta(content="b", index=1), delta("stop", 0)]
+    upstream.default = Script(events=events(*both, delta("stop", 1)))
+    chunks = await collect(make().stream(Request(ASK.messages, n=2), reservation()))
+    assert text(chunks) == "a"
+    assert [chunk.visible for chunk in chunks] == [True, True, False, False]
+    upstream.default = Script(events=events(*both))
+    with pytest.raises(Unanswered):
+        await collect(make().stream(Request(ASK.messages, n=2), reservation()))
+
+
+async def test_a_missing_done_and_a_last_event_without_its_empty_line(upstream: Upstream, make: Make) -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 3, "completion_tokens": 1}}
+    framed = events(delta(content="a"), delta("stop"), usage, done=False)
+    upstream.default = Script(events=[*framed[:-1], framed[-1].rstrip("\n")])
+    chunks = await collect(make().stream(ASK, reservation()))
+    assert text(chunks) == "a"
+    assert chunks[-1].usage == Usage(3, 1)
+
+
+async def test_a_reset_after_the_finish_reason_leaves_the_answer_whole(upstream: Upstream, make: Make) -> None:
+    upstream.default = Script(events=[*events(delta(content="a"), delta("stop"), done=False), "hang"])
+    chunks = await collect(make(idle_timeout_s=0.2).stream(ASK, reservation()))
+    assert text(chunks) == "a"
+
+
+async def test_reasoning_in_every_vendors_field_counts_as_life(upstream: Upstream, make: Make) -> None:
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]
+    for thought in ({"reasoning": "hm"}, {"reasoning_content": "hm"}, {"content": parts}):
+        upstream.default = Script(events=events(delta(**thought), delta(content="a"), delta("stop")))
+        chunks = await collect(make().stream(ASK, reservation()))
+        assert [chunk.reasoning for chunk in chunks if chunk.reasoning] == ["hm"]
+        assert text(chunks) == "a"
+    hidden = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}
+    upstream.default = Script(events=events(delta(**hidden), delta(content="a"), delta("stop")), delay_s=0.2)
+    chunks = await collect(make(first_token_timeout_s=0.3).stream(ASK, reservation()))
+    assert text(chunks) == "a"
+
+
+async def test_a_refusal_and_parts_of_text_are_visible(upstream: Upstream, make: Make) -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    upstream.default = Script(events=events(delta(refusal="No."), delta(content=parts), delta("stop")))
+    assert text(await collect(make().stream(ASK, reservation()))) == "No.ab"
+
+
+async def test_half_an_emoji_does_not_break_a_stream(upstream: Upstream, make: Make) -> None:
+    halves = [r'{"choices":[{"delta":{"content":"\ud83d"}}]}', r'{"choices":[{"delta":{"content":"\ude00 ok"}}]}']
+    upstream.default = Script(events=events(*halves, delta("stop")))
+    shown = text(await collect(make().stream(ASK, reservation())))
+    assert shown == "\ufffd\ufffd ok"
+    await make().complete(Request([{"role": "user", "content": "half \ud83d"}]), reservation())
+    assert upstream.seen[-1].body["messages"][0]["content"] == "half \ufffd"
+
+
+async def test_a_server_that_does_not_stream_is_understood(upstream: Upstream, make: Make) -> None:
+    body = {"model": "m2", "choices": [{"index": 0, "message": {"content": "whole"}, "finish_reason": "stop"}]}
+    upstream.default = Script(body={**body, "usage": {"prompt_tokens": 3, "completion_tokens": 1}})
+    (chunk,) = await collect(make().stream(ASK, reservation()))
+    assert (chunk.text, chunk.finish_reason, chunk.usage, chunk.visible) == ("whole", "stop", Usage(3, 1), True)
+    assert chunk.body is not None
+    assert chunk.body["choices"] == [{"index": 0, "finish_reason": "stop", "delta": {"content": "whole"}}]
+
+
+async def test_a_whole_answer_without_a_finish_reason_is_unanswered_with_its_usage(upstream: Upstream, make: Make) -> None:
+    upstream.default = Script(finish=None)
+    with pytest.raises(Unanswered) as caught:
+        await make().complete(ASK, reservation())
+    assert caught.value.usage == Usage(3, 5)
+
+
+async def test_an_answer_that_is_too_large_is_left(upstream: Upstream, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.providers.call.ANSWER_BYTES_MAX", 10_000)
+    upstream.default = Script(body="x" * 20_000, content_type="application/json")
+    with pytest.raises(Unanswered, match="more than 10000 bytes"):
+        await make().complete(ASK, reservation())
+
+
+async def test_a_gzipped_answer_is_understood(upstream: Upstream, make: Make) -> None:
+    upstream.compress = True
+    assert (await make().complete(ASK, reservation())).text
+    assert text(await collect(make().stream(ASK, reservation()))) == "w0 w1 w2 w3 w4 "
