@@ -55,10 +55,16 @@ class LeanClient:
         if target is None:
             target = self._targets[url] = _target(url)
         request = _request(target, headers, body)
-        connection = self._kept(target) or await self._connect(target, timeout_s)
+        connection = self._kept(target)
+        left_s = timeout_s
+        if connection is None:
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            connection = await self._connect(target, timeout_s)
+            left_s -= loop.time() - began
         self._busy.add(connection)
         try:
-            await connection.ask(request, timeout_s)
+            await connection.ask(request, max(0.0, left_s))
             return LeanResponse(self, connection)
         except BaseException:
             self.drop(connection)

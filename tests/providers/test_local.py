@@ -12,7 +12,7 @@ import pytest
 from gateway.chat import Request
 from gateway.errors import Refused
 from gateway.providers import local, local_available
-from gateway.providers.http import open_client
+from gateway.providers.lean import LeanClient
 from gateway.providers.local import LocalProvider, LocalServer
 from gateway.settings import ProviderSettings
 from tests.doubles.clock import SettableClock
@@ -24,7 +24,7 @@ QUESTION = Request([{"role": "user", "content": "What is the capital of France?"
 
 def provider(server: LocalServer) -> LocalProvider:
     settings = ProviderSettings(name="p", api="local", model="smollm2-135m", first_token_timeout_s=60)
-    return LocalProvider(settings, open_client(), SettableClock(), server)
+    return LocalProvider(settings, LeanClient(), SettableClock(), server)
 
 
 @pytest.fixture
