@@ -1,7 +1,4 @@
-"""Every text a person reads when no answer can be given: from facts with fields to text, in the person's language.
-
-No internal names, amounts or money to people who are not admins.
-"""
+"""Who reads, and what is read."""
 
 from __future__ import annotations
 
@@ -10,11 +7,9 @@ from datetime import datetime
 from enum import StrEnum
 from zoneinfo import ZoneInfo
 
-from gateway.errors import GatewayError
-
 
 class Action(StrEnum):
-    """A button under a notice."""
+    """A button under a notice. Its label is the text `button_<action>`, or `button_answer_at` where a time is known."""
 
     ANSWER_LATER = "answer_later"
     OTHER_MODEL = "other_model"
@@ -39,8 +34,3 @@ class Notice:
     text: str
     actions: tuple[Action, ...] = ()
     opens_at: datetime | None = None
-
-
-def notice(error: GatewayError, reader: Reader, now: datetime, *, saved: bool = False, other_models: bool = False) -> Notice:
-    """The notice for any GatewayError. `saved`: the question is kept; `other_models`: another chain or model can be picked."""
-    raise NotImplementedError
