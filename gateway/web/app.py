@@ -1,0 +1,202 @@
+"""The web application: its routes, the one middleware, and the server that runs it.
+
+Every answer carries a request id; every failure is OpenAI-shaped JSON and never a traceback. Only `/healthz`,
+`/readyz` and the Telegram webhook are open without a key; the webhook has its own secret.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import orjson
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from gateway.clock import Clock
+from gateway.dispatcher import Dispatcher
+from gateway.errors import GatewayError
+from gateway.settings import Settings
+from gateway.web.auth import Denied, Keys, admin, is_admin, request_id
+from gateway.web.crash import log_crash
+from gateway.web.metrics import Metrics, exposition
+from gateway.web.openai_api import OpenAIApi
+from gateway.web.parsing import BODY_BYTES_MAX
+from gateway.web.problems import FORBIDDEN, INTERNAL, REQUEST_ID, Problem, problem
+
+READY_TIMEOUT_S = 2.0
+"""A part that does not answer within this is not ready."""
+GRACE_S = 10.0
+"""How long a stop waits for requests under way."""
+BACKLOG = 1024
+
+SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  (the header's name)
+
+
+class Receiver(Protocol):
+    """Takes Telegram's updates. The composition root hands it in when the bot is in webhook mode."""
+
+    def admits(self, path: str, secret: str) -> bool:
+        """True when the last part of the address and the secret header are right, compared in constant time."""
+        ...
+
+    async def receive(self, body: bytes) -> bool:
+        """Stores one update and returns after the commit; False when the body is no update. Raises LedgerUnavailable."""
+        ...
+
+
+Check = Callable[[], Awaitable[bool]]
+
+
+@dataclass(frozen=True)
+class Services:
+    """What the web room is handed. `ready` names each part that `/readyz` asks."""
+
+    dispatcher: Dispatcher
+    keys: Keys
+    settings: Settings
+    clock: Clock
+    metrics: Metrics
+    ready: Mapping[str, Check] = field(default_factory=dict)
+    receiver: Receiver | None = None
+
+
+def create_app(services: Services) -> web.Application:
+    """The application. It owns nothing that must be closed."""
+    app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
+    openai = OpenAIApi(services.dispatcher, services.keys, services.metrics, services.settings, services.clock)
+    app.add_routes([*openai.routes(), *_Plain(services).routes()])
+    return app
+
+
+class _Plain:
+    """Health, readiness, metrics and the webhook."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[web.RouteDef]:
+        return [
+            web.get("/healthz", self.healthz),
+            web.get("/readyz", self.readyz),
+            web.get("/metrics", self.metrics),
+            web.post("/telegram/{path}", self.telegram),
+        ]
+
+    async def healthz(self, _: web.Request) -> web.Response:
+        """The process answers."""
+        return json_response({"status": "ok"})
+
+    async def readyz(self, _: web.Request) -> web.Response:
+        """503 while any part is not ready; says which."""
+        names = list(self._services.ready)
+        parts = dict(zip(names, await asyncio.gather(*(_is_ready(self._services.ready[name]) for name in names)), strict=True))
+        ready = all(parts.values())
+        return json_response({"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503)
+
+    async def metrics(self, request: web.Request) -> web.Response:
+        """What Prometheus scrapes, with an admin key."""
+        await admin(request, self._services.keys)
+        body = exposition(self._services.metrics, ())
+        return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+
+    async def telegram(self, request: web.Request) -> web.Response:
+        """One update: the secret is compared before the body is read, 200 comes after the commit."""
+        receiver = self._services.receiver
+        if receiver is None:
+            raise web.HTTPNotFound
+        if not receiver.admits(request.match_info["path"], request.headers.get(SECRET_HEADER, "")):
+            raise Denied(FORBIDDEN)
+        if not await receiver.receive(await request.read()):
+            raise web.HTTPBadRequest
+        return json_response({})
+
+
+async def _is_ready(check: Check) -> bool:
+    try:
+        async with asyncio.timeout(READY_TIMEOUT_S):
+            return await check()
+    except (GatewayError, TimeoutError):
+        return False
+
+
+def json_response(body: object, status: int = 200) -> web.Response:
+    """Any document as JSON."""
+    return web.Response(body=orjson.dumps(body), status=status, headers={"Content-Type": "application/json"})
+
+
+def _guard(services: Services) -> Middleware:
+    """The one middleware: names every answer, counts it, and turns whatever is raised into a JSON error."""
+    clock, metrics = services.clock, services.metrics
+
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        try:
+            response = await handler(request)
+        except Denied as denied:
+            failure = denied.problem
+        except GatewayError as error:
+            failure = problem(error, clock.now(), admin=is_admin(request))
+            if failure is INTERNAL:
+                log_crash(request_id(request), error)
+        except web.HTTPException as error:
+            failure = _http(error)
+        except web.RequestPayloadError:
+            failure = Problem(400, "invalid_request", "The body's encoding is broken.")
+        except ConnectionError:
+            raise
+        except Exception as error:
+            failure = INTERNAL
+            log_crash(request_id(request), error)
+        else:
+            if not response.prepared:
+                response.headers.setdefault(REQUEST_ID, request_id(request))
+            metrics.answered(response.status)
+            return response
+        metrics.answered(failure.status)
+        return _refusal(failure, request_id(request))
+
+    return guard
+
+
+def _refusal(failure: Problem, name: str) -> web.Response:
+    headers = {"Content-Type": "application/json", REQUEST_ID: name, **failure.headers}
+    return web.Response(body=orjson.dumps({"error": failure.error(name)}), status=failure.status, headers=headers)
+
+
+def _http(error: web.HTTPException) -> Problem:
+    """What aiohttp itself refuses: an unknown path, another method, a body that is too large."""
+    if isinstance(error, web.HTTPMethodNotAllowed):
+        headers = {"Allow": ", ".join(sorted(error.allowed_methods))}
+        return Problem(405, "method_not_allowed", f"{error.method} is not allowed here.", headers=headers)
+    if isinstance(error, web.HTTPNotFound):
+        return Problem(404, "not_found", "There is nothing at this address.")
+    if isinstance(error, web.HTTPRequestEntityTooLarge):
+        return Problem(413, "invalid_request", f"The body is larger than {BODY_BYTES_MAX} bytes.")
+    return Problem(error.status, "invalid_request", error.reason)
+
+
+class Server:
+    """The application on a listening socket. Handlers are cancelled when their client leaves."""
+
+    def __init__(self, app: web.Application) -> None:
+        self._runner = web.AppRunner(
+            app,
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=GRACE_S,
+            keepalive_timeout=75.0,
+        )
+
+    async def start(self, host: str, port: int) -> int:
+        """Listens, and returns the port (0 picks a free one). Raises OSError."""
+        await self._runner.setup()
+        await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
+        address = self._runner.addresses[0]
+        return int(address[1])
+
+    async def stop(self) -> None:
+        """Takes no new requests, waits for those under way for at most GRACE_S, then cancels them."""
+        await self._runner.cleanup()

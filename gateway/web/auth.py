@@ -1,0 +1,87 @@
+"""Who calls: bearer keys, and the id that every request gets."""
+
+from __future__ import annotations
+
+from typing import Protocol
+from uuid import uuid4
+
+from aiohttp import web
+
+from gateway.web.problems import FORBIDDEN, UNAUTHORIZED, Problem
+
+
+class Key(Protocol):
+    """An HTTP key, as the store keeps it. The secret itself is kept nowhere."""
+
+    @property
+    def name(self) -> str:
+        """The key's name: the `user` and the `key` that budgets match on."""
+        ...
+
+    @property
+    def admin(self) -> bool:
+        """True when `/api` and `/metrics` are open to it."""
+        ...
+
+
+class Keys(Protocol):
+    """Where keys are looked up."""
+
+    async def find(self, secret: str) -> Key | None:
+        """The live key with this secret, None where there is none. Raises LedgerUnavailable."""
+        ...
+
+
+class Denied(Exception):
+    """The request is refused as it stands; `problem` says how."""
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__(problem.code)
+        self.problem = problem
+
+
+_ID = web.RequestKey("sluicegate_request_id", str)
+_CALLER = web.RequestKey("sluicegate_caller", Key)
+
+
+def new_request_id() -> str:
+    """A fresh id for one request."""
+    return "req_" + uuid4().hex
+
+
+def request_id(request: web.Request) -> str:
+    """The id of this request, made when it is first asked for."""
+    found = request.get(_ID)
+    if found is None:
+        found = request[_ID] = new_request_id()
+    return found
+
+
+def name_request(request: web.Request, name: str) -> None:
+    """Gives a request another id: the one that its idempotency key means."""
+    request[_ID] = name
+
+
+async def caller(request: web.Request, keys: Keys) -> Key:
+    """The key that calls. Raises Denied (401) and LedgerUnavailable."""
+    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+    secret = secret.strip()
+    key = await keys.find(secret) if secret and scheme.lower() == "bearer" else None
+    if key is None:
+        raise Denied(UNAUTHORIZED)
+    request[_CALLER] = key
+    return key
+
+
+async def admin(request: web.Request, keys: Keys) -> Key:
+    """The admin key that calls. Raises Denied (401, 403) and LedgerUnavailable."""
+    key = await caller(request, keys)
+    if not key.admin:
+        raise Denied(FORBIDDEN)
+    return key
+
+
+def is_admin(request: web.Request) -> bool:
+    """True when an admin key was seen on this request."""
+    key = request.get(_CALLER)
+    return key is not None and key.admin

@@ -1,0 +1,146 @@
+"""Prometheus metrics: what the dispatcher reports, what the endpoint serves, and each budget as it stands when asked.
+
+Label values come from the configuration alone, so that no client can grow the number of series: a model that is not
+configured counts as "other", and the counters of a `*` budget are summed. Children are bound once and kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from gateway.budget import Unit
+from gateway.chat import Slot
+from gateway.errors import BreakerOpen, CannotServe, Exhausted, Paused, SlotRefusal, UnknownPrice
+from gateway.ledger import Closing, Outcome, Reservation
+from gateway.settings import Settings
+
+LATENCY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
+OTHER_MODEL = "other"
+_SLOT = ("provider", "model")
+_REASONS: tuple[tuple[type[SlotRefusal], str], ...] = (
+    (Exhausted, "budget"),
+    (Paused, "paused"),
+    (UnknownPrice, "unpriced"),
+    (BreakerOpen, "breaker"),
+    (CannotServe, "cannot_serve"),
+)
+
+
+class _SlotSeries:
+    """The bound children of one provider and model."""
+
+    def __init__(self, metrics: Metrics, provider: str, model: str) -> None:
+        names = (provider, model)
+        self.attempts = {outcome: metrics.attempts.labels(*names, outcome.value) for outcome in Outcome}
+        self.spend = metrics.spend.labels(*names)
+        self.prompt = metrics.tokens.labels(*names, "prompt")
+        self.output = metrics.tokens.labels(*names, "output")
+        self.total = metrics.latency.labels(*names)
+        self.first_token = metrics.first_token.labels(*names)
+        self.breaker = metrics.breaker_open.labels(*names)
+        self.skipped = {reason: metrics.skipped.labels(*names, reason) for _, reason in _REASONS}
+
+
+class Metrics:
+    """One per process; the dispatcher's Observer. Every method returns at once and raises nothing."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.registry = CollectorRegistry(auto_describe=False)
+        own = self.registry
+        self.attempts = Counter(
+            "sluicegate_reservations", "Reservations that ended, by outcome.", (*_SLOT, "outcome"), registry=own
+        )
+        self.skipped = Counter("sluicegate_slots_skipped", "Slots passed over without a call.", (*_SLOT, "reason"), registry=own)
+        self.refusals = Counter("sluicegate_budget_refusals", "Refusals by budget.", ("budget",), registry=own)
+        self.spend = Counter("sluicegate_spend_micro_usd", "Money spent, in micro-USD.", _SLOT, registry=own)
+        self.tokens = Counter("sluicegate_tokens", "Tokens that providers stated.", (*_SLOT, "kind"), registry=own)
+        self.latency = Histogram(
+            "sluicegate_provider_seconds", "Attempt until its end.", _SLOT, buckets=LATENCY_BUCKETS_S, registry=own
+        )
+        self.first_token = Histogram(
+            "sluicegate_provider_first_token_seconds",
+            "Attempt until its first token.",
+            _SLOT,
+            buckets=LATENCY_BUCKETS_S,
+            registry=own,
+        )
+        self.breaker_open = Gauge("sluicegate_breaker_open", "1 while a breaker is open.", _SLOT, registry=own)
+        self.streams_open = Gauge("sluicegate_streams_open", "Streams under way over HTTP.", registry=own)
+        streams = Counter("sluicegate_streams", "Streams that ended over HTTP, by how.", ("end",), registry=own)
+        self.streams_done, self.streams_broken, self.streams_left = (streams.labels(end) for end in ("done", "broken", "left"))
+        self._answers = Counter("sluicegate_http_answers", "HTTP answers by status.", ("status",), registry=own)
+        self._by_status = {status: self._answers.labels(str(status)) for status in (200, 401, 429, 503)}
+        self._known = {
+            Slot(provider.name, model): _SlotSeries(self, provider.name, model)
+            for provider in settings.providers.values()
+            for model in provider.models
+        }
+        self._other = {name: _SlotSeries(self, name, OTHER_MODEL) for name in settings.providers}
+        self._budgets = {budget.name: self.refusals.labels(budget.name) for budget in settings.budgets.all}
+
+    def answered(self, status: int) -> None:
+        """An HTTP answer was made."""
+        child = self._by_status.get(status)
+        if child is None:
+            child = self._by_status[status] = self._answers.labels(str(status))
+        child.inc()
+
+    def settled(self, reservation: Reservation, closing: Closing) -> None:
+        """An attempt ended."""
+        series = self._series(reservation.slot)
+        series.attempts[closing.outcome].inc()
+        if closing.spent.micro_usd:
+            series.spend.inc(closing.spent.micro_usd)
+        if closing.usage is not None:
+            series.prompt.inc(closing.usage.prompt)
+            series.output.inc(closing.usage.output)
+        if closing.total_ms is not None:
+            series.total.observe(closing.total_ms / 1000)
+        if closing.first_token_ms is not None:
+            series.first_token.observe(closing.first_token_ms / 1000)
+
+    def refused(self, slot: Slot, error: SlotRefusal) -> None:
+        """A slot was passed over without a call."""
+        for kind, reason in _REASONS:
+            if isinstance(error, kind):
+                self._series(slot).skipped[reason].inc()
+        if isinstance(error, Exhausted):
+            for block in error.blocks:
+                self._budgets[block.budget].inc()
+
+    def breaker(self, slot: Slot, is_open: bool) -> None:
+        """A slot's breaker opened or closed."""
+        self._series(slot).breaker.set(int(is_open))
+
+    def _series(self, slot: Slot) -> _SlotSeries:
+        return self._known.get(slot) or self._other[slot.provider]
+
+
+class _BudgetGauges(Collector):
+    """The budgets' standing at one scrape: limits, what is spent and what is held, in each budget's unit."""
+
+    def __init__(self, standing: Iterable[tuple[str, Unit, int, int, int]]) -> None:
+        self._standing = standing
+
+    def collect(self) -> Iterable[Metric]:
+        """Three gauges."""
+        labels = ("budget", "unit")
+        limit = GaugeMetricFamily("sluicegate_budget_limit", "The limit of one counter.", labels=labels)
+        spent = GaugeMetricFamily("sluicegate_budget_spent", "Spent over all counters.", labels=labels)
+        held = GaugeMetricFamily("sluicegate_budget_held", "Held by open reservations.", labels=labels)
+        for name, unit, most, used, pending in self._standing:
+            limit.add_metric((name, unit), most)
+            spent.add_metric((name, unit), used)
+            held.add_metric((name, unit), pending)
+        return (limit, spent, held)
+
+
+def exposition(metrics: Metrics, standing: Iterable[tuple[str, Unit, int, int, int]]) -> bytes:
+    """The text that Prometheus scrapes. `standing`: budget, unit, limit, spent, held; one entry for each budget."""
+    budgets = CollectorRegistry(auto_describe=False)
+    budgets.register(_BudgetGauges(standing))
+    return generate_latest(metrics.registry) + generate_latest(budgets)

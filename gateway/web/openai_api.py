@@ -1,0 +1,79 @@
+"""`/v1`: chat completions, streamed or whole, and the list of models, in OpenAI's shape.
+
+A provider's own bytes are forwarded as they came. Headers of a stream wait for its first chunk, so that a refused
+stream is a plain JSON answer; after it a failure is one last event whose `finish_reason` is "error".
+"""
+
+from __future__ import annotations
+
+import orjson
+from aiohttp import web
+
+from gateway.chat import Origin
+from gateway.clock import Clock
+from gateway.dispatcher import Dispatcher
+from gateway.settings import Settings
+from gateway.web.auth import Keys, caller, name_request, request_id
+from gateway.web.metrics import Metrics
+from gateway.web.parsing import chat_call, idempotency_key
+from gateway.web.problems import COST, PROVIDER, REQUEST_ID
+from gateway.web.streaming import StreamSender
+
+_JSON = "application/json"
+
+
+class OpenAIApi:
+    """The handlers of `/v1`."""
+
+    def __init__(self, dispatcher: Dispatcher, keys: Keys, metrics: Metrics, settings: Settings, clock: Clock) -> None:
+        self._dispatcher, self._keys = dispatcher, keys
+        self._sender = StreamSender(metrics, clock)
+        self._settings = settings
+        self._list = orjson.dumps({"object": "list", "data": [self._model(name) for name in settings.targets]})
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes under `/v1`."""
+        return [
+            web.post("/v1/chat/completions", self.chat),
+            web.get("/v1/models", self.models),
+            web.get("/v1/models/{model:.+}", self.model),
+        ]
+
+    async def models(self, request: web.Request) -> web.Response:
+        """Every name that a request's `model` may have."""
+        await caller(request, self._keys)
+        return web.Response(body=self._list, headers={"Content-Type": _JSON})
+
+    async def model(self, request: web.Request) -> web.Response:
+        """One of them, or any model of a provider by `provider:model`. Raises UnknownTarget."""
+        await caller(request, self._keys)
+        name = request.match_info["model"]
+        return web.Response(body=orjson.dumps(self._model(name)), headers={"Content-Type": _JSON})
+
+    async def chat(self, request: web.Request) -> web.StreamResponse:
+        """One gated answer."""
+        key = await caller(request, self._keys)
+        call = chat_call(await request.read())
+        given = request.headers.get("Idempotency-Key")
+        if given is not None:
+            name_request(request, f"key:{key.name}:{idempotency_key(given)}")
+        origin = Origin(request_id(request), "http", user=key.name, key=key.name, dedupe=given is not None)
+        if call.stream:
+            events = self._dispatcher.stream(call.request, call.target, origin)
+            return await self._sender.send(request, events, origin, call.include_usage)
+        reply = await self._dispatcher.complete(call.request, call.target, origin)
+        completion = reply.completion
+        return web.Response(
+            body=orjson.dumps(completion.body) if completion.raw is None else completion.raw,
+            headers={
+                "Content-Type": _JSON,
+                REQUEST_ID: reply.request_id,
+                PROVIDER: reply.slot.provider,
+                COST: str(reply.cost_micro_usd),
+            },
+        )
+
+    def _model(self, name: str) -> dict[str, object]:
+        chain, slots = self._settings.slots(name)
+        owner = "sluicegate" if chain in self._settings.chains else slots[0].provider
+        return {"id": name, "object": "model", "created": 0, "owned_by": owner}

@@ -1,0 +1,200 @@
+"""The body of a chat completion, checked by hand: what is wrong is refused by name before anything is asked.
+
+Everything raises InvalidRequest with the field in `param`. Checks follow the published OpenAI shape, and no more: a
+field that is not known here travels on untouched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from gateway.chat import Request
+from gateway.errors import InvalidRequest
+from gateway.estimate import refused_fields
+
+BODY_BYTES_MAX = 20 * 1024 * 1024
+OUTPUT_TOKENS_MAX = 100_000_000
+ANSWERS_MAX = 128
+TARGET_CHARS_MAX = 256
+DEPTH_MAX = 100
+"""Deeper JSON than this is refused: encoders and the estimate walk it, and each has its own limit further up."""
+
+ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
+_TAKEN = frozenset(("model", "messages", "max_tokens", "max_completion_tokens", "n", "stream", "stream_options"))
+
+
+@dataclass(frozen=True, slots=True)
+class ChatCall:
+    """A checked request: `target` is the chain, provider or model asked; `include_usage` asks for the usage chunk."""
+
+    request: Request
+    target: str
+    stream: bool
+    include_usage: bool
+
+
+def chat_call(body: bytes) -> ChatCall:
+    """Checks a body of POST /v1/chat/completions. Raises InvalidRequest (status 400)."""
+    fields = json_object(body)
+    target = fields.get("model")
+    if not isinstance(target, str) or not target:
+        raise InvalidRequest("model must be a non-empty string", "model")
+    if len(target) > TARGET_CHARS_MAX or not target.isprintable():
+        raise InvalidRequest(f"model must be at most {TARGET_CHARS_MAX} printable characters", "model")
+    messages = fields.get("messages")
+    if not isinstance(messages, list) or not messages:
+        raise InvalidRequest("messages must be a non-empty list", "messages")
+    for index, message in enumerate(messages):
+        _check_message(message, index)
+    if refused := refused_fields(fields):
+        names = ", ".join(refused)
+        raise InvalidRequest(f"{names}: would change the price or the destination of the call, and is refused", refused[0])
+    stream = _flag(fields, "stream")
+    include_usage = _include_usage(fields, stream)
+    n = _count(fields, "n", ANSWERS_MAX)
+    return ChatCall(
+        Request(
+            messages=messages,
+            max_output_tokens=_output_limit(fields),
+            n=1 if n is None else n,
+            extra={name: value for name, value in fields.items() if name not in _TAKEN},
+        ),
+        target,
+        stream,
+        include_usage,
+    )
+
+
+def json_object(body: bytes) -> dict[str, Any]:
+    """A body that must be one JSON object, in UTF-8, not nested deeper than DEPTH_MAX. Raises InvalidRequest."""
+    try:
+        fields = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}"[:300])
+    if not isinstance(fields, dict):
+        raise InvalidRequest("the body must be a JSON object")
+    # Counting brackets costs microseconds and clears nearly every body; only a suspicious one is walked.
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _depth_passes(fields):
+        raise InvalidRequest(f"the body is nested deeper than {DEPTH_MAX} levels")
+    return fields
+
+
+def _depth_passes(value: Any) -> bool:
+    level = [value]
+    for _ in range(DEPTH_MAX):
+        deeper: list[Any] = []
+        for container in level:
+            inner = container.values() if isinstance(container, dict) else container
+            deeper += [item for item in inner if isinstance(item, dict | list)]
+        if not deeper:
+            return False
+        level = deeper
+    return True
+
+
+def _check_message(message: object, index: int) -> None:
+    if not isinstance(message, dict):
+        raise InvalidRequest(f"messages[{index}] must be an object", f"messages[{index}]")
+    role = message.get("role")
+    if not isinstance(role, str) or role not in ROLES:
+        raise InvalidRequest(
+            f"messages[{index}].role must be one of {', '.join(sorted(ROLES))}",
+            f"messages[{index}].role",
+        )
+    content = message.get("content")
+    if isinstance(content, list):
+        for part_index, part in enumerate(content):
+            _check_part(part, f"messages[{index}].content[{part_index}]")
+    elif content is None:
+        if role != "assistant":
+            raise InvalidRequest(f"messages[{index}].content is missing", f"messages[{index}].content")
+    elif not isinstance(content, str):
+        raise InvalidRequest(f"messages[{index}].content must be text or a list of parts", f"messages[{index}].content")
+    for field, kind, said in _MESSAGE_FIELDS:
+        value = message.get(field)
+        if value is not None and not kind(value):
+            raise InvalidRequest(f"messages[{index}].{field} must be {said}", f"messages[{index}].{field}")
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_calls(value: object) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(call, dict) and (call.get("function") is None or isinstance(call["function"], dict)) for call in value
+    )
+
+
+_MESSAGE_FIELDS: tuple[tuple[str, Callable[[object], bool], str], ...] = (
+    ("name", _is_text, "a string"),
+    ("tool_call_id", _is_text, "a string"),
+    ("tool_calls", _is_calls, "a list of objects"),
+)
+
+_PART_BODIES: dict[str, Callable[[object], bool]] = {
+    "text": _is_text,
+    "refusal": _is_text,
+    "image_url": lambda value: isinstance(value, dict) and isinstance(value.get("url"), str),
+}
+
+
+def _check_part(part: object, place: str) -> None:
+    if not isinstance(part, dict):
+        raise InvalidRequest(f"{place} must be an object", place)
+    kind = part.get("type")
+    if not isinstance(kind, str):
+        raise InvalidRequest(f"{place}.type must be a string", f"{place}.type")
+    well_formed = _PART_BODIES.get(kind)
+    if well_formed is not None and not well_formed(part.get(kind)):
+        raise InvalidRequest(f"{place}.{kind} is missing or has the wrong type", f"{place}.{kind}")
+
+
+def _output_limit(fields: dict[str, Any]) -> int | None:
+    """Both names are accepted; a body that gives both means the smaller."""
+    given = [
+        limit
+        for name in ("max_completion_tokens", "max_tokens")
+        if (limit := _count(fields, name, OUTPUT_TOKENS_MAX)) is not None
+    ]
+    return min(given, default=None)
+
+
+def _count(fields: dict[str, Any], name: str, most: int) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise InvalidRequest(f"{name} must be an integer", name)
+    if not 1 <= value <= most:
+        raise InvalidRequest(f"{name} must be between 1 and {most}", name)
+    return value
+
+
+def _flag(fields: dict[str, Any], name: str) -> bool:
+    value = fields.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise InvalidRequest(f"{name} must be true or false", name)
+    return bool(value)
+
+
+def _include_usage(fields: dict[str, Any], stream: bool) -> bool:
+    options = fields.get("stream_options")
+    if options is None:
+        return False
+    if not isinstance(options, dict):
+        raise InvalidRequest("stream_options must be an object", "stream_options")
+    if not stream:
+        raise InvalidRequest("stream_options is only allowed when stream is true", "stream_options")
+    return _flag(options, "include_usage")
+
+
+def idempotency_key(value: str) -> str:
+    """The header's value, 1 to 255 printable ASCII characters. Raises InvalidRequest."""
+    if not 1 <= len(value) <= 255 or not value.isascii() or not value.isprintable():
+        raise InvalidRequest("Idempotency-Key must be 1 to 255 printable ASCII characters", "Idempotency-Key")
+    return value

@@ -1,0 +1,414 @@
+"""The application's shell over real HTTP: names, keys, errors, bodies, streams, the webhook and a graceful stop."""
+
+import asyncio
+import gzip
+import json
+import logging
+import socket
+from typing import Any
+
+import orjson
+import pytest
+
+from gateway.chat import Chunk, Completion, Usage
+from gateway.dispatcher import Begun, Priced, StreamBroken
+from gateway.errors import Cause, ChainExhausted, InvalidRequest, LedgerUnavailable, Unanswered, UnknownTarget
+from gateway.web.parsing import BODY_BYTES_MAX
+from tests.web.shell import SLOT, Answer, reply, shell
+
+RAW = b'{"id":"x", "choices":[{"message":{"content":"hi"}}] , "vendor":1}'
+WHOLE = Completion("hi", "stop", "kimi", Usage(3, 2), orjson.loads(RAW), RAW)
+BEGUN = Begun(SLOT, "default", ())
+
+
+def delta(text: str, **rest: Any) -> Chunk:
+    raw = json.dumps({"id": "c1", "created": 7, "model": "kimi", "choices": [{"index": 0, "delta": {"content": text}}]}).encode()
+    return Chunk(text=text, visible=True, raw=raw, **rest)
+
+
+FINISH = Chunk(
+    finish_reason="stop",
+    raw=b'{"id":"c1","created":7,"model":"kimi","choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}',
+)
+USAGE = Chunk(
+    usage=Usage(3, 2),
+    raw=b'{"id":"c1","created":7,"model":"kimi","choices":[],"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}',
+)
+PRICED = Priced(Usage(3, 2), 41)
+
+
+def error_of(answer: Answer) -> dict[str, Any]:
+    return orjson.loads(answer.body)["error"]
+
+
+def events_of(answer: Answer) -> list[Any]:
+    blocks = [block for block in answer.body.decode().split("\n\n") if block]
+    assert all(block.startswith("data: ") and "\n" not in block for block in blocks)
+    return [block[6:] if block == "data: [DONE]" else json.loads(block[6:]) for block in blocks]
+
+
+async def test_a_whole_answer_is_forwarded_byte_for_byte_with_its_headers() -> None:
+    async with shell(WHOLE) as web:
+        answer = await web.chat({"temperature": 0.5, "max_completion_tokens": 9})
+        request, target, origin = web.played.asked[0]
+    assert (answer.status, answer.body) == (200, RAW)
+    assert answer.header("Content-Type") == "application/json"
+    assert answer.header("x-sluicegate-provider") == "moonshot"
+    assert answer.header("x-sluicegate-cost-micro-usd") == "41"
+    assert answer.header("x-sluicegate-request-id") == origin.request_id
+    assert (target, request.max_output_tokens, request.extra) == ("default", 9, {"temperature": 0.5})
+    assert (origin.surface, origin.user, origin.key, origin.dedupe) == ("http", "app", "app", False)
+
+
+async def test_an_answer_without_the_providers_bytes_is_written_out() -> None:
+    async with shell(Completion("hi", "stop", "m", None, {"id": "y"})) as web:
+        assert orjson.loads((await web.chat()).body) == {"id": "y"}
+
+
+async def test_the_bodys_user_never_becomes_the_origins() -> None:
+    async with shell(WHOLE) as web:
+        await web.chat({"user": "somebody-else"})
+        request, _, origin = web.played.asked[0]
+    assert origin.user == "app"
+    assert request.extra == {"user": "somebody-else"}
+
+
+async def test_an_idempotency_key_names_the_request_within_its_key() -> None:
+    async with shell(WHOLE) as web:
+        answer = await web.chat(headers={"Idempotency-Key": "order 5"})
+        origin = web.played.asked[0][2]
+        assert (origin.request_id, origin.dedupe) == ("key:app:order 5", True)
+        assert answer.header("x-sluicegate-request-id") == "key:app:order 5"
+        refused = await web.chat(headers={"Idempotency-Key": "x" * 256})
+        assert (refused.status, error_of(refused)["param"]) == (400, "Idempotency-Key")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/chat/completions"),
+        ("GET", "/v1/models"),
+        ("GET", "/v1/models/default"),
+        ("GET", "/metrics"),
+    ],
+)
+@pytest.mark.parametrize(
+    "header", [None, "", "Bearer", "Bearer ", "Bearer sk-wrong", "Basic sk-user", "sk-user", "Bearer sk-use\u00e9"]
+)
+async def test_without_a_key_nothing_is_done(method: str, path: str, header: str | None) -> None:
+    async with shell() as web:
+        headers = {} if header is None else {"Authorization": header}
+        answer = await web.call(method, path, key=None, headers=headers)
+        assert not web.played.asked
+    assert (answer.status, error_of(answer)["code"]) == (401, "unauthorized")
+    assert answer.header("WWW-Authenticate") == "Bearer"
+    assert error_of(answer)["request_id"] == answer.header("x-sluicegate-request-id")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", "/metrics"),
+    ],
+)
+async def test_admin_routes_need_an_admin_key(method: str, path: str) -> None:
+    async with shell() as web:
+        answer = await web.call(method, path)
+    assert (answer.status, error_of(answer)["code"]) == (403, "forbidden")
+
+
+async def test_a_key_that_cannot_be_looked_up_is_not_a_wrong_key() -> None:
+    async with shell() as web:
+        web.keys.error = LedgerUnavailable("gone")
+        answer = await web.chat()
+    assert (answer.status, error_of(answer)["code"]) == (503, "ledger_unavailable")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "code"),
+    [
+        (UnknownTarget("nobody", ("default",)), 404, "model_not_found"),
+        (InvalidRequest("no", "x"), 400, "invalid_request"),
+        (LedgerUnavailable("gone"), 503, "ledger_unavailable"),
+        (
+            ChainExhausted("r", "default", (Cause(SLOT, Unanswered("moonshot", "kimi", "cut")),), None),
+            503,
+            "providers_unavailable",
+        ),
+        (KeyError("a secret prompt"), 500, "internal_error"),
+        (TimeoutError(), 500, "internal_error"),
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True])
+async def test_an_error_is_plain_json_with_the_requests_id(error: Exception, status: int, code: str, stream: bool) -> None:
+    async with shell(error) as web:
+        answer = await web.chat({"stream": stream})
+        assert not stream or web.played.closed == 1
+    assert (answer.status, error_of(answer)["code"]) == (status, code)
+    assert answer.header("Content-Type") == "application/json"
+    assert error_of(answer)["request_id"] == answer.header("x-sluicegate-request-id")
+
+
+async def test_a_fault_of_ours_tells_the_client_nothing_and_the_log_no_prompt(
+    caplog: pytest.LogCaptureFixture, capsys: Any
+) -> None:
+    async with shell(KeyError("a secret prompt")) as web:
+        with caplog.at_level(logging.DEBUG):
+            answer = await web.chat()
+    printed = capsys.readouterr()
+    told = caplog.text + printed.out + printed.err
+    assert "request_failed" in told
+    assert answer.header("x-sluicegate-request-id") in told
+    for place in (answer.body.decode(), told):
+        assert "secret prompt" not in place
+        assert "sk-user" not in place
+    assert b"Traceback" not in answer.body
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "code"),
+    [
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/v1/nothing", 404, "not_found"),
+        ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
+        ("DELETE", "/healthz", 405, "method_not_allowed"),
+        ("POST", "/telegram/x", 404, "not_found"),
+        ("GET", "/v1/models/nobody", 404, "model_not_found"),
+        ("GET", "/%00%ff", 404, "not_found"),
+    ],
+)
+async def test_every_refusal_has_the_same_shape(method: str, path: str, status: int, code: str) -> None:
+    async with shell() as web:
+        answer = await web.call(method, path)
+    assert (answer.status, error_of(answer)["code"]) == (status, code)
+    assert answer.header("x-sluicegate-request-id")
+
+
+async def test_a_body_over_the_cap_is_refused() -> None:
+    async with shell() as web:
+        answer = await web.call("POST", "/v1/chat/completions", data=b" " * (BODY_BYTES_MAX + 1))
+        bomb = gzip.compress(b" " * (BODY_BYTES_MAX + 1))
+        packed = await web.call("POST", "/v1/chat/completions", data=bomb, headers={"Content-Encoding": "gzip"})
+    assert (answer.status, packed.status) == (413, 413)
+    assert error_of(answer)["code"] == error_of(packed)["code"] == "invalid_request"
+
+
+async def test_a_body_that_is_not_what_it_says_is_the_callers_fault() -> None:
+    async with shell() as web:
+        answer = await web.call("POST", "/v1/chat/completions", data=b"not gzip", headers={"Content-Encoding": "gzip"})
+    assert answer.status == 400
+
+
+async def test_models_are_chains_and_provider_models() -> None:
+    async with shell() as web:
+        listed = orjson.loads((await web.call("GET", "/v1/models")).body)
+        one = orjson.loads((await web.call("GET", "/v1/models/moonshot:kimi")).body)
+        other = await web.call("GET", "/v1/models/moonshot:org/any")
+    assert [model["id"] for model in listed["data"]] == ["default", "moonshot", "kimi-alias", "moonshot:kimi"]
+    assert [model["owned_by"] for model in listed["data"]][:2] == ["sluicegate", "moonshot"]
+    assert one == listed["data"][3]
+    assert other.status == 200
+
+
+# streams
+
+
+async def test_a_stream_is_forwarded_as_it_came_and_ends_with_done() -> None:
+    async with shell(BEGUN, delta("he"), delta("llo"), FINISH, PRICED, USAGE) as web:
+        answer = await web.chat({"stream": True})
+    assert (answer.status, answer.header("Content-Type")) == (200, "text/event-stream")
+    assert answer.header("x-sluicegate-provider") == "moonshot"
+    assert answer.header("x-sluicegate-request-id")
+    expected = b"".join(b"data: " + (chunk.raw or b"") + b"\n\n" for chunk in (delta("he"), delta("llo"), FINISH))
+    assert answer.body == expected + b"data: [DONE]\n\n"
+
+
+async def test_the_usage_chunk_is_for_those_who_asked() -> None:
+    async with shell(BEGUN, delta("hello"), FINISH, PRICED, USAGE) as web:
+        answer = await web.chat({"stream": True, "stream_options": {"include_usage": True}})
+    *_, usage, done = events_of(answer)
+    assert done == "[DONE]"
+    assert usage["usage"]["total_tokens"] == 5
+    assert usage["sluicegate"]["cost_micro_usd"] == 41
+    assert usage["sluicegate"]["provider"] == "moonshot"
+    assert usage["sluicegate"]["request_id"] == answer.header("x-sluicegate-request-id")
+
+
+async def test_usage_that_no_provider_stated_is_said_in_a_chunk_of_its_own() -> None:
+    async with shell(BEGUN, delta("hello"), FINISH, reply(WHOLE, "r")) as web:
+        answer = await web.chat({"stream": True, "stream_options": {"include_usage": True}})
+    _, finish, usage, done = events_of(answer)
+    assert (finish["choices"][0]["finish_reason"], done) == ("stop", "[DONE]")
+    assert (usage["choices"], usage["usage"]["total_tokens"]) == ([], 5)
+    assert usage["sluicegate"]["cost_micro_usd"] == 41
+
+
+LAST = Chunk(finish_reason="stop", usage=Usage(3, 2), body={"choices": [{"finish_reason": "stop"}], "usage": {"total_tokens": 5}})
+
+
+@pytest.mark.parametrize("include", [False, True])
+async def test_usage_inside_the_chunk_that_ends_the_answer_stays_there(include: bool) -> None:
+    async with shell(BEGUN, delta("hello"), PRICED, LAST, reply(WHOLE, "r")) as web:
+        events = events_of(await web.chat({"stream": True, "stream_options": {"include_usage": include}}))
+    assert len(events) == 3
+    assert events[1]["choices"][0]["finish_reason"] == "stop"
+    assert events[1]["usage"] == {"total_tokens": 5}
+    assert events[1].get("sluicegate", {}).get("cost_micro_usd") == (41 if include else None)
+    assert events[2] == "[DONE]"
+
+
+async def test_a_finished_choice_with_usage_does_not_end_the_other_choices() -> None:
+    more = delta("the second choice goes on")
+    async with shell(BEGUN, delta("hello"), PRICED, LAST, more, PRICED, LAST, PRICED, USAGE, reply(WHOLE, "r")) as web:
+        answer = await web.chat({"stream": True, "stream_options": {"include_usage": True}})
+    events = events_of(answer)
+    assert [event["choices"][0].get("finish_reason") for event in events[:4]] == [None, "stop", None, "stop"]
+    assert ["sluicegate" in event for event in events[:5]] == [False] * 4 + [True]
+    assert events[5:] == ["[DONE]"]
+
+
+async def test_a_payload_on_several_lines_stays_one_event() -> None:
+    async with shell(BEGUN, Chunk(text="a", visible=True, raw=b'{\r\n"choices":\n[]}'), FINISH, PRICED, USAGE) as web:
+        assert events_of(await web.chat({"stream": True}))[0] == {"choices": []}
+
+
+@pytest.mark.parametrize("error", [StreamBroken(SLOT, "hel", Unanswered("moonshot", "kimi", "it was cut")), ValueError("prompt")])
+async def test_case_32_after_the_first_chunk_a_failure_is_one_clear_last_event(error: Exception) -> None:
+    async with shell(BEGUN, delta("hel"), error) as web:
+        answer = await web.chat({"stream": True})
+        assert web.played.closed == 1
+    assert answer.status == 200
+    shown, last = events_of(answer)
+    assert shown["choices"][0]["delta"]["content"] == "hel"
+    assert last["choices"] == [{"index": 0, "delta": {}, "finish_reason": "error"}]
+    assert last["error"]["request_id"] == answer.header("x-sluicegate-request-id")
+    assert b"prompt" not in answer.body
+    assert b"[DONE]" not in answer.body
+
+
+async def test_a_client_that_leaves_closes_the_dispatchers_stream_at_once() -> None:
+    async with shell(BEGUN, delta("hello"), "wait") as web:
+        body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "x"}]}
+        headers = {"Authorization": "Bearer sk-user"}
+        async with web.session.post(web.base + "/v1/chat/completions", json=body, headers=headers) as response:
+            await response.content.readany()
+            await web.played.waiting.wait()
+            response.close()
+        await _until(lambda: web.played.closed == 1)
+        assert web.metrics.streams_open._value.get() == 0
+
+
+async def test_a_client_that_leaves_before_the_first_chunk_closes_it_too() -> None:
+    async with shell("wait") as web:
+        for stream in (True, False):
+            web.played.plays = ["wait"]
+            web.played.waiting.clear()
+            call = asyncio.create_task(web.chat({"stream": stream}))
+            await web.played.waiting.wait()
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+        await _until(lambda: web.played.closed == 2)
+
+
+async def _until(true: Any) -> None:
+    async with asyncio.timeout(1):
+        while not true():  # noqa: ASYNC110 - any condition, of any object
+            await asyncio.sleep(0.005)
+
+
+# the rest
+
+
+async def test_health_is_open_and_readiness_names_what_is_missing() -> None:
+    async def yes() -> bool:
+        return True
+
+    async def no() -> bool:
+        raise LedgerUnavailable("gone")
+
+    async with shell(ready={"database": yes}) as web:
+        assert (await web.call("GET", "/healthz", key=None)).status == 200
+        ready = await web.call("GET", "/readyz", key=None)
+        assert (ready.status, orjson.loads(ready.body)["database"]) == (200, True)
+    async with shell(ready={"database": no, "bot": yes}) as web:
+        answer = await web.call("GET", "/readyz", key=None)
+        assert answer.status == 503
+        assert orjson.loads(answer.body) == {"status": "not ready", "database": False, "bot": True}
+        assert (await web.call("GET", "/healthz", key=None)).status == 200
+
+
+class Inbox:
+    """Takes updates for one secret."""
+
+    def __init__(self) -> None:
+        self.got: list[bytes] = []
+        self.error: Exception | None = None
+
+    def admits(self, path: str, secret: str) -> bool:
+        return (path, secret) == ("bot", "s3cret")
+
+    async def receive(self, body: bytes) -> bool:
+        if self.error:
+            raise self.error
+        self.got.append(body)
+        return body.startswith(b"{")
+
+
+async def test_case_44_a_webhook_without_the_right_secret_does_nothing() -> None:
+    inbox = Inbox()
+    async with shell(receiver=inbox) as web:
+        for secret in (None, "", "wrong"):
+            headers = {} if secret is None else {"X-Telegram-Bot-Api-Secret-Token": secret}
+            answer = await web.call("POST", "/telegram/bot", key=None, data=b"{}", headers=headers)
+            assert (answer.status, error_of(answer)["code"]) == (403, "forbidden")
+        assert not inbox.got
+        right = {"X-Telegram-Bot-Api-Secret-Token": "s3cret"}
+        assert (await web.call("POST", "/telegram/bot", key=None, data=b"{}", headers=right)).status == 200
+        assert (await web.call("POST", "/telegram/bot", key=None, data=b"junk", headers=right)).status == 400
+        inbox.error = LedgerUnavailable("gone")
+        assert (await web.call("POST", "/telegram/bot", key=None, data=b"{}", headers=right)).status == 503
+    assert inbox.got == [b"{}", b"junk"]
+
+
+async def test_pipelined_and_broken_requests_do_not_break_the_server() -> None:
+    async with shell(WHOLE) as web:
+        port = int(web.base.rsplit(":", 1)[1])
+        for junk in (b"\x16\x03\x01", b"GET\r\n\r\n", b"POST /v1/chat/completions HTTP/1.1\r\nContent-Length: x\r\n\r\n"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(junk)
+            writer.write_eof()
+            assert b" 500 " not in await asyncio.wait_for(reader.read(), 5)
+            writer.close()
+        assert (await web.chat()).status == 200
+
+
+async def test_an_answer_leaves_without_waiting_for_more_to_send() -> None:
+    """Nagle's algorithm would hold a stream's last event back for tens of milliseconds."""
+    async with shell("wait") as web:
+        call = asyncio.create_task(web.chat())
+        await web.played.waiting.wait()
+        nodelay = [
+            transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            for transport in _server_transports()
+        ]
+        assert nodelay
+        assert all(nodelay)
+        call.cancel()
+        await asyncio.gather(call, return_exceptions=True)
+
+
+def _server_transports() -> list[Any]:
+    import gc
+
+    from aiohttp.web_protocol import RequestHandler
+
+    return [found.transport for found in gc.get_objects() if isinstance(found, RequestHandler) and found.transport]
+
+
+async def test_answers_are_counted_by_status() -> None:
+    async with shell(WHOLE) as web:
+        await web.chat()
+        await web.chat(key=None)
+        value = web.metrics.registry.get_sample_value
+        assert value("sluicegate_http_answers_total", {"status": "200"}) == 1
+        assert value("sluicegate_http_answers_total", {"status": "401"}) == 1
