@@ -136,7 +136,8 @@ class Inbox:
 
     async def unfinished(self) -> list[Letter]:
         """The updates that were received and not answered, in the order in which they came: for a start."""
-        wanted = self._select().where(tg_updates.c.state.in_([State.RECEIVED, State.ANSWERING]))
+        untold = and_(tg_updates.c.state == State.OFFERED, tg_updates.c.notice_id.is_(None))
+        wanted = self._select().where(or_(tg_updates.c.state.in_([State.RECEIVED, State.ANSWERING]), untold))
         return await self._letters(wanted.order_by(tg_updates.c.update_id))
 
     async def load(self, update_id: int) -> Letter | None:
@@ -156,7 +157,8 @@ class Inbox:
         joined = list(pieces)
 
         def work(connection: Connection) -> None:
-            connection.execute(self._update().where(tg_updates.c.update_id == update_id).values(state=State.ANSWERING))
+            open_ = tg_updates.c.state.in_([State.RECEIVED, State.ANSWERING, State.OFFERED])
+            connection.execute(self._update().where(tg_updates.c.update_id == update_id, open_).values(state=State.ANSWERING))
             if joined:
                 values = {"state": State.JOINED, "lead_id": update_id}
                 connection.execute(self._update().where(tg_updates.c.update_id.in_(joined)).values(values))
@@ -188,17 +190,20 @@ class Inbox:
 
         await self._database.write(work)
 
-    async def offer(
-        self, update_id: int, due_ms: int | None, notice_id: int | None, buttons: Sequence[Button], now_ms: int
-    ) -> None:
-        """Keeps a question that could not be answered, with the buttons of its notice."""
+    async def offer(self, update_id: int, due_ms: int | None, buttons: Sequence[Button], now_ms: int) -> None:
+        """Keeps a question that could not be answered, with the buttons of its notice. Its answer gets a new bubble."""
 
         def work(connection: Connection) -> None:
-            values = {"state": State.OFFERED, "due_ms": due_ms, "notice_id": notice_id}
+            values = {"state": State.OFFERED, "due_ms": due_ms, "bubbles": "[]"}
             connection.execute(self._update().where(tg_updates.c.update_id == update_id).values(values))
             self._add_buttons(connection, buttons, now_ms)
 
         await self._database.write(work)
+
+    async def noticed(self, update_id: int, notice_id: int | None) -> None:
+        """Keeps the id of the message that carries the notice."""
+        statement = self._update().where(tg_updates.c.update_id == update_id).values(notice_id=notice_id)
+        await self._database.write(lambda connection: connection.execute(statement))
 
     async def park(self, update_id: int, due_ms: int | None, now_ms: int) -> bool:
         """Lets a question wait for its time, `due_ms` (None: until limits change). False when it no longer waits."""
@@ -213,7 +218,9 @@ class Inbox:
 
     async def take(self, update_id: int, from_states: Sequence[State], target: str | None = None) -> bool:
         """Takes a waiting question to be answered (by `target`, if given); False when somebody else did or it ended."""
-        values: dict[str, Any] = {"state": State.ANSWERING, "due_ms": None} | ({"target": target} if target else {})
+        values: dict[str, Any] = {"state": State.ANSWERING, "due_ms": None}
+        if target is not None:
+            values |= {"target": target, "parked_ms": None}
         statement = self._update().where(tg_updates.c.update_id == update_id, tg_updates.c.state.in_(from_states))
         return await self._database.write(lambda connection: connection.execute(statement.values(values)).rowcount == 1)
 

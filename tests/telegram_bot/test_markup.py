@@ -8,7 +8,7 @@ from dataclasses import asdict
 import pytest
 
 from gateway.telegram_bot.markup import Entity, Part, legal, parts, plain_parts, units
-from tests.telegram_bot.tdlib import problem
+from tests.doubles.tdlib import problem
 
 
 def checked(markdown: str) -> list[Part]:

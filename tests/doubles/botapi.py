@@ -1,0 +1,284 @@
+"""A strict Bot API server on loopback: lo-bot-api-emulator, made as strict as Telegram with Telegram's own parser.
+
+It refuses what Telegram refuses: entities out of bounds or wrongly nested, an edit that changes nothing, an edit of what
+is not there, reactions outside the fixed set. Tests play the person: `say`, `tap`; and look at the chat: `bubbles`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+import lo_bot_api_emulator as lo
+from aiohttp import web
+from lo_bot_api_emulator import ApiRefusal, LoBotApiEmulator
+from telegram.constants import ReactionEmoji
+
+from tests.doubles.tdlib import problem
+
+TOKEN = "123456:TEST"
+REACTIONS = {str(emoji.value) for emoji in ReactionEmoji}
+
+_EXTRA = {
+    "sendMessage": ("message_thread_id", "link_preview_options", "entities", "protect_content", "disable_notification"),
+    "editMessageText": ("link_preview_options", "entities"),
+    "sendChatAction": ("message_thread_id",),
+}
+
+
+def _widen() -> None:
+    """The emulator's contract is narrower than Telegram's in places that the product uses."""
+    methods = lo.CONTRACT["methods"]
+    for method, names in _EXTRA.items():
+        methods[method]["parameters"] = sorted({*methods[method]["parameters"], *names})
+    parameters = ["chat_id", "is_big", "message_id", "reaction"]
+    methods["setMessageReaction"] = {"implemented": True, "parameters": parameters, "quota": "KindSend"}
+
+
+_widen()
+
+
+@dataclass
+class Call:
+    """One request of the bot, as the server saw it. `at` is `time.monotonic()` seconds."""
+
+    method: str
+    fields: dict[str, Any]
+    at: float
+    error: str | None = None
+    result: Any = None
+
+    @property
+    def text(self) -> str:
+        """The text that was sent."""
+        return str(self.fields.get("text", ""))
+
+    @property
+    def chat(self) -> int:
+        """The chat it was sent to."""
+        return int(self.fields.get("chat_id", 0))
+
+    @property
+    def thread(self) -> int | None:
+        """The topic it was sent to."""
+        value = self.fields.get("message_thread_id")
+        return None if value is None else int(value)
+
+    @property
+    def buttons(self) -> dict[str, str]:
+        """What is written on each button, and its token."""
+        markup = json.loads(self.fields.get("reply_markup") or "{}")
+        return {button["text"]: button["callback_data"] for row in markup.get("inline_keyboard", ()) for button in row}
+
+
+@dataclass
+class Bubble:
+    """A message of the bot as it stands now."""
+
+    chat: int
+    message_id: int
+    thread: int | None
+    text: str
+    entities: list[dict[str, Any]]
+    buttons: dict[str, str]
+    reply_to: int | None
+    edits: int = 0
+
+
+@dataclass
+class Fault:
+    """Refuses (or with `cut`, accepts and then cuts the connection of) the next `times` calls of a method."""
+
+    method: str
+    description: str = ""
+    status: int = 400
+    parameters: dict[str, Any] | None = None
+    times: int = 1
+    match: Callable[[dict[str, Any]], bool] = field(default=lambda _: True)
+    cut: bool = False
+
+
+class BotApi(LoBotApiEmulator):  # type: ignore[misc]
+    """The server. `async with BotApi() as api: api.url`."""
+
+    def __init__(self, username: str = "test_bot") -> None:
+        super().__init__(enable_control=True, allow_insecure_loopback_webhooks=True, max_assets=1000)
+        self.username = username
+        self.calls: list[Call] = []
+        self.faults: list[Fault] = []
+        self.chats: dict[tuple[int, int], Bubble] = {}
+        self.port = 0
+        self._message_id = 1000
+        self._runner: web.AppRunner | None = None
+
+    @property
+    def url(self) -> str:
+        """What goes into `api_root`."""
+        return f"http://127.0.0.1:{self.port}"
+
+    async def __aenter__(self) -> Self:
+        self._runner = web.AppRunner(self.app(), access_log=None, shutdown_timeout=0.2)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", self.port).start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        assert self._runner is not None
+        await self._runner.cleanup()
+
+    # --- the bot's side ---
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        """One request of the bot; a cut comes after it took effect."""
+        before = len(self.calls)
+        response: web.StreamResponse = await super().handle(request)
+        if any(call.error == "cut" for call in self.calls[before:]) and request.transport is not None:
+            request.transport.abort()
+        return response
+
+    def validate(self, method: str, fields: dict[str, Any], uploads: dict[str, Any]) -> Any:
+        """Checks and applies one call. Raises ApiRefusal in Telegram's words."""
+        call = Call(method, dict(fields), time.monotonic())
+        if method != "getUpdates":
+            self.calls.append(call)
+        try:
+            cut = self._fault(method, fields)
+            call.result = self._apply(method, fields, uploads)
+            call.error = "cut" if cut else None
+            return call.result
+        except ApiRefusal as refusal:
+            call.error = refusal.description
+            raise
+
+    def _fault(self, method: str, fields: dict[str, Any]) -> bool:
+        for fault in self.faults:
+            if fault.method == method and fault.times > 0 and fault.match(fields):
+                fault.times -= 1
+                if fault.cut:
+                    return True
+                raise ApiRefusal(fault.description, fault.status, fault.parameters)
+        return False
+
+    def _apply(self, method: str, fields: dict[str, Any], uploads: dict[str, Any]) -> Any:
+        if method == "setMessageReaction":
+            return self._react(fields)
+        entities = json.loads(fields.get("entities") or "[]")
+        if method in ("sendMessage", "editMessageText"):
+            found = problem(str(fields.get("text", "")), entities)
+            if found is not None:
+                raise ApiRefusal(
+                    f"Bad Request: {'' if found.startswith('message') else 'can' + chr(39) + 't parse entities: '}{found}"
+                )
+        checked = {
+            key: value for key, value in fields.items() if key not in ("entities", "link_preview_options", "message_thread_id")
+        }
+        result = super().validate(method, checked, uploads)
+        if method == "getMe":
+            return {**result, "id": int(TOKEN.split(":")[0]), "username": self.username, "first_name": "Test bot"}
+        if method == "sendMessage":
+            return self._sent(fields, entities, result)
+        if method == "editMessageText":
+            return self._edited(fields, entities, result)
+        if method == "deleteMessage" and self.chats.pop((int(fields["chat_id"]), int(fields["message_id"])), None) is None:
+            raise ApiRefusal("Bad Request: message to delete not found")
+        return result
+
+    def _react(self, fields: dict[str, Any]) -> bool:
+        for reaction in json.loads(fields["reaction"]):
+            if reaction["emoji"] not in REACTIONS:
+                raise ApiRefusal("Bad Request: REACTION_INVALID")
+        return True
+
+    def _sent(self, fields: dict[str, Any], entities: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
+        self._message_id += 1
+        reply = json.loads(fields.get("reply_parameters") or "{}").get("message_id")
+        thread = fields.get("message_thread_id")
+        chat = int(fields["chat_id"])
+        bubble = Bubble(
+            chat, self._message_id, None if thread is None else int(thread), fields["text"], entities, _buttons(fields), reply
+        )
+        self.chats[chat, self._message_id] = bubble
+        return {**result, "message_id": self._message_id, "chat": _chat(chat)}
+
+    def _edited(self, fields: dict[str, Any], entities: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
+        bubble = self.chats.get((int(fields["chat_id"]), int(fields["message_id"])))
+        if bubble is None:
+            raise ApiRefusal("Bad Request: message to edit not found")
+        if (bubble.text, bubble.entities, bubble.buttons) == (fields["text"], entities, _buttons(fields)):
+            raise ApiRefusal(
+                "Bad Request: message is not modified: specified new message content and reply markup are exactly the same "
+                "as a current content and reply markup of the message"
+            )
+        bubble.text, bubble.entities, bubble.buttons = fields["text"], entities, _buttons(fields)
+        bubble.edits += 1
+        return {**result, "chat": _chat(bubble.chat)}
+
+    # --- the person's side ---
+
+    async def say(self, text: str | None, user: int = 42, chat: int | None = None, **fields: Any) -> int:
+        """A person writes; returns the message id. `fields` go into the message."""
+        self._message_id += 1
+        await self.enqueue_update({"message": message(self._message_id, text, user, chat, **fields)}, token=TOKEN)
+        return self._message_id
+
+    async def tap(self, bubble: Bubble, label: str, user: int = 42) -> None:
+        """A person presses the button whose text contains `label`."""
+        token = next(token for text, token in bubble.buttons.items() if label in text)
+        on = {"message_id": bubble.message_id, "date": 1, "chat": _chat(bubble.chat), "text": bubble.text}
+        if bubble.thread:
+            on |= {"message_thread_id": bubble.thread, "is_topic_message": True}
+        query = {"id": str(self._message_id), "from": person(user), "chat_instance": "1", "data": token, "message": on}
+        await self.enqueue_update({"callback_query": query}, token=TOKEN)
+
+    def bubbles(self, chat: int = 42) -> list[Bubble]:
+        """The bot's messages in a chat, as they stand, oldest first."""
+        return [bubble for (where, _), bubble in sorted(self.chats.items()) if where == chat]
+
+    def made(self, method: str, chat: int | None = None) -> list[Call]:
+        """The calls of a method that were not refused."""
+        return [c for c in self.calls if c.method == method and c.error in (None, "cut") and (chat is None or c.chat == chat)]
+
+    async def until(self, condition: Callable[[], Any], timeout_s: float = 8.0) -> Any:
+        """Waits until the condition holds, and returns what it gave."""
+        async with asyncio.timeout(timeout_s):
+            while not (found := condition()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
+            return found
+
+    async def answered(self, text: str, chat: int = 42, timeout_s: float = 8.0) -> Bubble:
+        """Waits until some message in the chat contains the text."""
+        found: Bubble = await self.until(lambda: next((b for b in self.bubbles(chat) if text in b.text), None), timeout_s)
+        return found
+
+
+def message(message_id: int, text: str | None, user: int = 42, chat: int | None = None, **fields: Any) -> dict[str, Any]:
+    """A message as Telegram sends it; a command gets its entity by itself."""
+    found: dict[str, Any] = {"message_id": message_id, "date": 1767225600, "chat": _chat(chat or user), "from": person(user)}
+    if text is not None:
+        found["text"] = text
+        if text.startswith("/") and "entities" not in fields:
+            fields["entities"] = [{"type": "bot_command", "offset": 0, "length": len(text.split()[0])}]
+    found.update(fields)
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def person(user: int, language: str = "en") -> dict[str, Any]:
+    """A person as Telegram describes one."""
+    return {"id": user, "is_bot": False, "first_name": f"P{user}", "language_code": language}
+
+
+def _chat(chat: int) -> dict[str, Any]:
+    return (
+        {"id": chat, "type": "private", "first_name": f"P{chat}"}
+        if chat > 0
+        else {"id": chat, "type": "supergroup", "title": "G"}
+    )
+
+
+def _buttons(fields: dict[str, Any]) -> dict[str, str]:
+    return Call("", fields, 0).buttons

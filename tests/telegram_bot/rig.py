@@ -1,0 +1,120 @@
+"""The whole bot on loopback: a strict Bot API server, two scripted upstreams, a real SQLite file and a clock that is set."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from gateway.dispatcher import Dispatcher
+from gateway.providers import build
+from gateway.settings import Settings, load
+from gateway.store.database import Database
+from gateway.store.ledger_store import LedgerStore
+from gateway.telegram_bot import TelegramBot
+from tests.doubles.botapi import TOKEN, BotApi
+from tests.doubles.clock import SettableClock
+from tests.doubles.upstream import Script, Upstream
+
+PERSON, OTHER, ADMIN, STRANGER, GROUP = 42, 43, 1, 99, -100200
+
+CONFIG = """
+[gateway]
+database_url = "{database}"
+[telegram]
+api_root = "{api}"
+admins = [1]
+allowed_users = [42, 43]
+allowed_chats = [-100200]
+{telegram}
+[providers.moonshot]
+api = "openai"
+base_url = "{first}"
+model = "kimi"
+price = "free"
+max_attempts = 1
+[providers.groq]
+api = "openai"
+base_url = "{second}"
+model = "llama"
+price = "free"
+max_attempts = 1
+[chains]
+default = ["moonshot", "groq"]
+{budgets}
+"""
+
+HOURLY = """
+[[budgets]]
+name = "moonshot-hour"
+provider = "moonshot"
+requests = 1
+per = "hour"
+[[budgets]]
+name = "groq-hour"
+provider = "groq"
+requests = 1
+per = "hour"
+"""
+
+
+class Rig:
+    """Everything a test drives. `restart` ends the bot (gracefully, or as a crash does) and starts another on the same file."""
+
+    def __init__(
+        self, folder: Path, url: str, api: BotApi, first: Upstream, second: Upstream, budgets: str, telegram: str
+    ) -> None:
+        self.folder, self.url, self.api, self.first, self.second = folder, url, api, first, second
+        self.clock = SettableClock()
+        self.budgets, self.telegram = budgets, telegram
+        self.bot: TelegramBot
+        self.store: LedgerStore
+        self.settings: Settings
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def start(self, **environment: str) -> None:
+        """Builds the product's parts as the composition root does."""
+        fields = {"database": self.url, "api": self.api.url, "first": self.first.base_url, "second": self.second.base_url}
+        file = self.folder / "sluicegate.toml"
+        file.write_text(CONFIG.format(budgets=self.budgets, telegram=self.telegram, **fields))
+        self.settings = load(file, {"TELEGRAM_BOT_TOKEN": TOKEN, **environment})
+        self.database = Database(self.url)
+        self.store = LedgerStore(self.database, self.settings.budgets, self.clock)
+        await self.store.start()
+        self.providers = build(self.settings, self.clock)
+        self.dispatcher = Dispatcher(self.store, self.providers, self.settings, self.clock)
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock)
+        await self.bot.start()
+        self._tasks = [asyncio.create_task(self.bot.run())]
+
+    async def stop(self, settle_s: float = 0.0) -> None:
+        """Stops everything; without `settle_s` what was under way is left as a crash leaves it."""
+        await self.bot.stop(settle_s)
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.dispatcher.drain()
+        for provider in self.providers.values():
+            await provider.close()
+        await self.store.stop()
+        await self.database.close()
+
+    async def restart(self) -> None:
+        """Another start on the same database."""
+        await self.stop()
+        await self.start()
+
+
+@contextlib.asynccontextmanager
+async def rig(folder: Path, url: str, *, budgets: str = "", telegram: str = "", start: bool = True) -> AsyncIterator[Rig]:
+    """A running bot."""
+    first, second = Upstream(Script(text="Answer from the first.")), Upstream(Script(text="Answer from the second."))
+    async with BotApi() as api, first, second:
+        made = Rig(folder, url, api, first, second, budgets, telegram)
+        if start:
+            await made.start()
+            await api.until(lambda: made.bot.ready)
+        try:
+            yield made
+        finally:
+            if hasattr(made, "bot"):
+                await made.stop()
