@@ -52,6 +52,8 @@ class Endpoint:
             response = await self._http.post(self.url, self.headers, to_json(body), wait)
         except NotSent as error:
             raise Refused(self.settings.name, model, str(error), sent=False, code="no_connection") from None
+        except TimedOut:
+            raise call.unanswered(call.late()) from None
         except Broken as error:
             raise call.unanswered(str(error)) from None
         call.response = response
@@ -118,10 +120,8 @@ class Call:
                 if size > ANSWER_BYTES_MAX:
                     raise self.unanswered(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
                 blocks.append(block)
-        except TimedOut:
-            raise self.unanswered(f"no whole answer within {self._limits.timeout_s:g} s") from None
         except Broken as error:
-            raise self.unanswered(str(error)) from None
+            raise self.unanswered(self.late() if isinstance(error, TimedOut) else str(error)) from None
         return blocks[0] if len(blocks) == 1 else b"".join(blocks)
 
     async def events(self) -> list[bytes] | None:
@@ -146,7 +146,7 @@ class Call:
             self._at_end = True
             if self.finished:
                 return None
-            raise self.unanswered(self._stalled() if isinstance(error, TimedOut) else str(error)) from None
+            raise self.unanswered(self.late() if isinstance(error, TimedOut) else str(error)) from None
 
     async def drain(self) -> None:
         """Waits a moment for the end of the body after the last event, so that the connection can be used again."""
@@ -160,6 +160,16 @@ class Call:
     def close(self) -> None:
         """Closes the connection at once unless the answer was read to its end."""
         self.response.close()
+
+    def late(self) -> str:
+        """Which deadline has passed, in words."""
+        limits = self._limits
+        # A timer may fire a hair before its time.
+        if self._loop.time() + 0.01 >= self._whole_at:
+            return f"not finished within {limits.timeout_s:g} s"
+        if not self.content_came:
+            return f"no first token within {limits.first_token_timeout_s:g} s"
+        return f"nothing came for {limits.idle_timeout_s:g} s"
 
     def unanswered(self, message: str) -> Unanswered:
         """What to raise when the answer did not come or is not one: it may have been billed."""
@@ -187,14 +197,6 @@ class Call:
             usage=billed or self.usage,
             content_came=self.content_came,
         )
-
-    def _stalled(self) -> str:
-        limits = self._limits
-        if self._loop.time() >= self._whole_at:
-            return f"not finished within {limits.timeout_s:g} s"
-        if not self.content_came:
-            return f"no first token within {limits.first_token_timeout_s:g} s"
-        return f"nothing came for {limits.idle_timeout_s:g} s"
 
 
 def as_chunk(whole: Completion) -> Chunk:

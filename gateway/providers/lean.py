@@ -175,6 +175,10 @@ class Connection(asyncio.Protocol):
         self.address = address
         self._transport: asyncio.Transport | None = None
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
+        self._deadline = 0.0
+        """When the current wait ends."""
         self._asked = False
         self._error: Broken | None = None
         self._paused = False
@@ -220,20 +224,40 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Ends the connection at once."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
 
     async def _wait(self, timeout_s: float, words: str) -> None:
+        self._deadline = deadline = self.loop.time() + timeout_s
+        # One timer serves many waits: a new one for each would cost more than the reading.
+        if self._timer is None or deadline < self._timer_at:
+            self._arm(deadline)
         waiter = self._waiter = self.loop.create_future()
-        timer = self.loop.call_later(timeout_s, _time_out, waiter)
         try:
             await waiter
         except TimeoutError:
             raise TimedOut(f"{words} {timeout_s:.3g} s") from None
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _arm(self, at: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer, self._timer_at = self.loop.call_at(at, self._time_out), at
+
+    def _time_out(self) -> None:
+        """Ends the wait if its own deadline has passed; an earlier wait's timer goes on to the deadline of this one."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._timer_at >= self._deadline:
+            self._waiter.set_exception(TimeoutError())
+        else:
+            self._arm(self._deadline)
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -330,11 +354,6 @@ class Connection(asyncio.Protocol):
         if self.head_came and not self._complete:
             self._complete = True
             self._keep_alive = self._parser.should_keep_alive()
-
-
-def _time_out(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())
 
 
 def _target(url: str) -> Target:

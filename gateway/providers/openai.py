@@ -25,6 +25,7 @@ MAX_COMPLETION_TOKENS = "max_completion_tokens"
 _WANTS_COMPLETION_NAME = re.compile(r"(o[1-9]|gpt-[5-9])([-.].*)?")
 _SHOWN = ("tool_calls", "function_call", "audio")
 """Parts of a delta, beside its text, of which a client sees something."""
+_PLAIN = frozenset({"role", "content"})
 _OURS = ("model", "messages", "stream", "stream_options", "n", MAX_TOKENS, MAX_COMPLETION_TOKENS)
 
 
@@ -102,6 +103,7 @@ class _Answers:
     """Which of the `n` answers of a stream have begun and which have finished."""
 
     def __init__(self, n: int) -> None:
+        self.one = n == 1
         self._n = n
         self._begun: set[int] = set()
         self._done: set[int] = set()
@@ -109,7 +111,7 @@ class _Answers:
     def see(self, choices: list[Any], call: Call) -> None:
         """Notes the choices of one event; the call is finished once all `n` are."""
         for choice in choices:
-            index = choice.get("index", 0)
+            index = choice.get("index") or 0
             self._begun.add(index)
             if choice.get("finish_reason"):
                 self._done.add(index)
@@ -125,9 +127,12 @@ def _chunk(data: bytes, call: Call, answers: _Answers) -> Chunk:
     """One event. Raises what an error object in it means, Unanswered when it is no event of this format."""
     try:
         event = from_json(data)
+        if answers.one and (content := _plain_content(event)):
+            call.content_came = True
+            return Chunk(content, True, "", None, None, event.get("model"), event, data)
         choices = event.get("choices") or []
         first = choices[0] if choices else {}
-        finish = first.get("finish_reason")
+        finish = first.get("finish_reason") or None
         if event.get("error") or event.get("object") == "error" or finish == "error" or first.get("error"):
             raise call.refusal(None, _error_bytes(event, first, data))
         stated = usage.find_openai(event)
@@ -138,7 +143,7 @@ def _chunk(data: bytes, call: Call, answers: _Answers) -> Chunk:
             visible = visible or bool(said or any(delta.get(part) for part in _SHOWN))
             # Encrypted reasoning has no text, but it is life; so is whatever the other answers say.
             call.content_came = call.content_came or visible or bool(thought or delta.get("reasoning_details"))
-            if choice.get("index", 0) == 0:
+            if (choice.get("index") or 0) == 0:
                 text, reasoning = said, thought
         answers.see(choices, call)
     except (ValueError, AttributeError, TypeError, LookupError):
@@ -148,6 +153,19 @@ def _chunk(data: bytes, call: Call, answers: _Answers) -> Chunk:
     return Chunk(text, visible, reasoning, finish, stated, event.get("model"), event, data)
 
 
+def _plain_content(event: dict[str, Any]) -> str | None:
+    """The text of an event that has nothing else: nearly every event is one, so the long way is not taken for it."""
+    choices = event.get("choices") or []
+    if len(choices) != 1 or event.get("usage") or "error" in event or "x_groq" in event:
+        return None
+    choice = choices[0]
+    delta = choice.get("delta")
+    if not delta or choice.get("finish_reason") or choice.get("index") or "usage" in choice or "error" in choice:
+        return None
+    content = delta.get("content")
+    return content if type(content) is str and (len(delta) == 1 or delta.keys() <= _PLAIN) else None
+
+
 def _completion(data: bytes, call: Call, model: str) -> Completion:
     """A whole answer. Raises as `_chunk` does, and Unanswered when no finish reason is in it."""
     try:
@@ -155,7 +173,7 @@ def _completion(data: bytes, call: Call, model: str) -> Completion:
         choices = body.get("choices") or []
         first = choices[0] if choices else {}
         message = first.get("message") or {}
-        finish = first.get("finish_reason")
+        finish = first.get("finish_reason") or None
         call.usage = usage.find_openai(body)
         text = _said(message)
         call.content_came = bool(text or message.get("tool_calls"))

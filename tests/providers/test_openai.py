@@ -5,12 +5,18 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import settings as settings_
+from hypothesis import strategies as st
 
 from gateway.chat import Request, Usage
 from gateway.errors import Unanswered
-from gateway.providers import Provider
+from gateway.providers import Provider, classify, openai
+from gateway.providers.call import Call, Endpoint
+from gateway.providers.lean import LeanClient
+from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
-from tests.providers.calls import ASK, collect, reservation, text
+from tests.providers.calls import ASK, collect, reservation, settings, text
 
 Make = Callable[..., Provider]
 
@@ -123,7 +129,42 @@ async def test_an_answer_that_is_too_large_is_left(upstream: Upstream, make: Mak
         await make().complete(ASK, reservation())
 
 
+_values = st.sampled_from([None, "", "a", 0, 1, [], {}, "stop", {"prompt_tokens": 1, "completion_tokens": 2}])
+_deltas = st.dictionaries(st.sampled_from(["role", "content", "tool_calls", "reasoning", "refusal"]), _values, max_size=3)
+_finishes = st.sampled_from([None, "stop", ""])
+_choices = st.fixed_dictionaries(
+    {"delta": st.one_of(st.just({"content": "a"}), _deltas)},
+    optional={"index": st.sampled_from([0, 1, None]), "finish_reason": _finishes, "usage": _values, "error": _values},
+)
+_choice_lists = st.one_of(st.none(), st.lists(_choices, max_size=2))
+_events = st.fixed_dictionaries({"choices": _choice_lists}, optional={"usage": _values, "x_groq": _values, "error": _values})
+
+
+@settings_(max_examples=400)
+@given(_events)
+async def test_the_short_way_says_what_the_long_way_says(event: dict[str, Any]) -> None:
+    async def read(one: bool) -> object:
+        call = Call(
+            Endpoint(settings("openai", "http://127.0.0.1"), LeanClient(), SettableClock(), "", {}, classify.OPENAI), "m", ""
+        )
+        answers = openai._Answers(1)
+        answers.one = one
+        try:
+            chunk = openai._chunk(json.dumps(event).encode(), call, answers)
+        except Exception as error:
+            return type(error), call.content_came
+        return chunk, call.content_came, call.finished, call.usage
+
+    assert await read(True) == await read(False)
+
+
 async def test_a_gzipped_answer_is_understood(upstream: Upstream, make: Make) -> None:
     upstream.compress = True
     assert (await make().complete(ASK, reservation())).text
     assert text(await collect(make().stream(ASK, reservation()))) == "w0 w1 w2 w3 w4 "
+
+
+async def test_an_empty_finish_reason_is_none(upstream: Upstream, make: Make) -> None:
+    upstream.default = Script(events=events(delta("", content="a"), delta("", content="", role="assistant")))
+    with pytest.raises(Unanswered, match="without a finish reason"):
+        await collect(make().stream(ASK, reservation()))
