@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
+from functools import cached_property
 from typing import Protocol
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
@@ -247,12 +248,12 @@ class Budget:
     warn_at: tuple[float, ...] = ()
     exceptions: Mapping[str, int] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def scope_kinds(self) -> tuple[str, ...]:
         """The attributes that the scope names, in the order of SCOPE_KINDS."""
         return tuple(kind for kind in SCOPE_KINDS if kind in self.scope)
 
-    @property
+    @cached_property
     def signature(self) -> str:
         """Text that changes when unit, scope or window do: then the counters are rebuilt from usage rows."""
         scope = ",".join(f"{kind}={quote(self.scope[kind], safe='*')}" for kind in self.scope_kinds)

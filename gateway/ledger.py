@@ -60,7 +60,7 @@ class Counter:
     it. Mutable: the store owns it for the length of one transaction.
     """
 
-    __slots__ = ("_held", "_held_ever", "_oldest", "_spent", "buckets", "newest")
+    __slots__ = ("_held", "_held_ever", "_oldest", "_pruned", "_spent", "buckets", "newest")
 
     def __init__(self, buckets: Iterable[Sequence[int]] = ()) -> None:
         """From `[start, spent, held]` triples, as `dump` makes them."""
@@ -69,11 +69,12 @@ class Counter:
         """The newest bucket's start, 0 when there is none: bucket time never goes back behind it."""
         self._held_ever = sum(held for _, held in self.buckets.values())
         self._oldest: int | None = None
+        self._pruned: int | None = None
         self._spent = self._held = 0
 
     def dump(self) -> list[list[int]]:
-        """The buckets as `[start, spent, held]`, oldest first."""
-        return [[start, *self.buckets[start]] for start in sorted(self.buckets)]
+        """The buckets as `[start, spent, held]`."""
+        return [[start, *amounts] for start, amounts in self.buckets.items()]
 
     def spent(self, window: Window, bucket: int) -> int:
         """What is spent in the buckets that count while `bucket` is the current one."""
@@ -108,6 +109,9 @@ class Counter:
 
     def prune(self, window: Window) -> None:
         """Drops the buckets that have left and hold nothing, always keeping the newest (bucket time never goes back)."""
+        if self.newest == self._pruned:
+            return
+        self._pruned = self.newest
         oldest = window.live_from(self.newest)
         for start in [start for start, amounts in self.buckets.items() if start < oldest and not amounts[1]]:
             del self.buckets[start]
@@ -219,8 +223,7 @@ class Closing:
     """For a deduplicated request: the answer, stored in the same transaction."""
 
 
-@dataclass(frozen=True, slots=True)
-class Match:
+class Match(NamedTuple):
     """A budget that a draft counts in, with its counter and the limit that holds at the time."""
 
     budget: Budget

@@ -26,6 +26,8 @@ from gateway.store.statements import Statements
 from gateway.store.tables import definitions
 from gateway.store.writer import Repair
 
+KNOWN_MAX = 10_000
+"""How many counters a process keeps in memory, at most about 4 kB each."""
 REPLY_KEPT_MS = 24 * 3_600_000
 
 
@@ -66,6 +68,8 @@ class Batch:
     raises: Raises
     owner: str
     clock: Clock
+    known: dict[CounterId, tuple[str, Counter]]
+    """Counters of earlier transactions with the text that they were read from: the same text need not be read again."""
     at_ms: int = 0
     """The instant of the decision: read once the counters are locked, so that no wait lies between."""
     counters: dict[CounterId, Counter] = field(default_factory=dict)
@@ -110,7 +114,8 @@ class Batch:
         every = sorted(wanted.keys() | lines)
         if every:
             for budget, key, signature, buckets in self.statements.counters(self.raw, every):
-                self.counters[budget, key] = Counter(orjson.loads(buckets))
+                text, counter = self.known.pop((budget, key), (None, None))
+                self.counters[budget, key] = counter if counter and text == buckets else Counter(orjson.loads(buckets))
                 self.signatures[budget, key] = signature
         self.at_ms = to_ms(self.clock.now())
         self._add_missing(wanted)
@@ -176,6 +181,8 @@ class Batch:
         )
 
     def _write(self) -> None:
+        if len(self.known) > KNOWN_MAX:
+            self.known.clear()
         raw, statements = self.raw, self.statements
         changed = [self._dumped(counter_id) for counter_id in sorted(self.touched) if counter_id in self.counters]
         if changed:
@@ -197,4 +204,6 @@ class Batch:
             counter.prune(budget.window)
             spent, held = counter.balance(budget.window, 0)
         buckets = orjson.dumps(counter.dump()).decode()
+        # Whether this transaction commits or not: the text tells whether the database says the same.
+        self.known[counter_id] = buckets, counter
         return (*counter_id, self.signatures[counter_id], spent, held, buckets)

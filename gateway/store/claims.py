@@ -8,15 +8,17 @@ from sqlalchemy.dialects import postgresql, sqlite
 from gateway.errors import RequestConflict
 from gateway.store import Answered, Claimed, Underway
 from gateway.store.batch import REPLY_KEPT_MS
+from gateway.store.process import surely_dead
 from gateway.store.tables import owners, requests
 
 LEASE_MS = 30_000
 """A process that kept no lease for so long is dead."""
 
 
-def lives(connection: Connection, owner: str, now_ms: int) -> bool:
-    """True while the owner keeps its lease."""
-    return connection.scalar(select(owners.c.seen).where(owners.c.id == owner, owners.c.seen >= now_ms - LEASE_MS)) is not None
+def living(connection: Connection, now_ms: int) -> list[str]:
+    """The owners that keep their lease and whose process is not seen to have ended."""
+    leases = connection.execute(select(owners.c.id, owners.c.mark).where(owners.c.seen >= now_ms - LEASE_MS))
+    return [owner for owner, mark in leases if not surely_dead(mark)]
 
 
 def claim(connection: Connection, owner: str, request_id: str, fingerprint: str, now_ms: int) -> Claimed | Answered | Underway:
@@ -32,7 +34,7 @@ def claim(connection: Connection, owner: str, request_id: str, fingerprint: str,
             raise RequestConflict(request_id)
         if found.reply is not None:
             return Answered(bytes(found.reply))
-        if found.owner == owner or lives(connection, found.owner, now_ms):
+        if found.owner == owner or found.owner in living(connection, now_ms):
             return Underway()
     connection.execute(update(requests).where(requests.c.id == request_id).values(mine))
     return Claimed()

@@ -22,11 +22,12 @@ from gateway.budget import PAUSE, Amounts, Budgets, Raise
 from gateway.chat import Origin, Slot
 from gateway.clock import Clock, to_ms
 from gateway.errors import Exhausted, GatewayError, InvalidRequest, LedgerUnavailable, SlotRefusal
-from gateway.ledger import Closing, Counter, Draft, Outcome, Raises, Reservation, State
+from gateway.ledger import Closing, Counter, CounterId, Draft, Outcome, Raises, Reservation, State
 from gateway.store import Answered, Claimed, Peek, Underway, maintenance, raises
 from gateway.store.batch import Batch, Ending, Refusing, Reserving
 from gateway.store.claims import claim, unclaim
 from gateway.store.database import Database
+from gateway.store.process import mark
 from gateway.store.statements import PostgresStatements, SqliteStatements, Statements
 from gateway.store.tables import counters, owners
 
@@ -51,7 +52,9 @@ class LedgerStore:
         self.owner = owner or secrets.token_hex(8)
         self.raises: Raises = {}
         """Every raise that may be in force; kept current by `gateway.store.raises`."""
+        self._mark = mark()
         self._statements: Statements = SqliteStatements() if database.is_sqlite else PostgresStatements()
+        self._counters: dict[CounterId, tuple[str, Counter]] = {}
         self._renewed_ms = self._renewing_ms = 0
         self._reserves = _Overdue(RESERVE_PATIENCE_S, _give_up)
         self._closes = _Overdue(CLOSE_PATIENCE_S, _go_on)
@@ -152,7 +155,7 @@ class LedgerStore:
         """Keeps this process's lease, if it was not kept lately."""
         now = to_ms(self.clock.now())
         if abs(now - self._renewed_ms) >= LEASE_RENEWED_MS:
-            await self.database.write(lambda connection: self._statements.renew(_raw(connection), self.owner, now))
+            await self.database.write(lambda connection: self._statements.renew(_raw(connection), self.owner, now, self._mark))
             self._renewed_ms = now
 
     async def sweep(self) -> int:
@@ -223,9 +226,9 @@ class LedgerStore:
         now = to_ms(self.clock.now())
         if abs(now - self._renewed_ms) >= LEASE_RENEWED_MS:
             # Counts as renewed once it is committed: a hold without a lease would be swept.
-            self._statements.renew(_raw(connection), self.owner, now)
+            self._statements.renew(_raw(connection), self.owner, now, self._mark)
             self._renewing_ms = now
-        return Batch(connection, self._statements, self.budgets, self.raises, self.owner, self.clock).run(members)
+        return Batch(connection, self._statements, self.budgets, self.raises, self.owner, self.clock, self._counters).run(members)
 
     def committed(self, members: Sequence[Any], lost: Sequence[tuple[Any, object]]) -> None:
         """Releases what was reserved for callers that have left, and wakes those who wait for room."""

@@ -9,7 +9,7 @@ from gateway import ledger
 from gateway.budget import Amounts, Budgets, Lifetime, Window
 from gateway.ledger import Counter, State
 from gateway.store.batch import Ending
-from gateway.store.claims import LEASE_MS
+from gateway.store.claims import LEASE_MS, living
 from gateway.store.rebuild import drop, rebuild
 from gateway.store.tables import counters, definitions, owners, refusals, requests, usage
 
@@ -37,7 +37,7 @@ def sync_budgets(connection: Connection, budgets: Budgets, now_ms: int) -> list[
 
 def overdue(connection: Connection, now_ms: int) -> list[Ending]:
     """Holds of dead owners and holds past their deadline, at most SWEEP_MAX, each with its end at the worst case."""
-    alive = select(owners.c.id).where(owners.c.seen >= now_ms - LEASE_MS)
+    alive = living(connection, now_ms)
     query = (
         select(usage.c.id, usage.c.request_id, usage.c.held_requests, usage.c.held_tokens, usage.c.held_micro_usd)
         .where(usage.c.state == State.PENDING.value, (usage.c.deadline < now_ms) | usage.c.owner.not_in(alive))

@@ -55,7 +55,7 @@ STANDING = (
 
 def standing(row: Sequence[Any]) -> Standing:
     """From the values of the STANDING columns."""
-    return Standing(row[0], State(row[1]), Amounts(*row[2:5]), Amounts(*row[5:8]), row[8], load_lines(row[9]))
+    return Standing(row[0], _STATES[row[1]], Amounts(*row[2:5]), Amounts(*row[5:8]), row[8], load_lines(row[9]))
 
 
 def opening(reservation: Reservation) -> tuple[Any, ...]:
@@ -103,7 +103,11 @@ def dump_lines(lines: Iterable[Line]) -> str:
 
 def load_lines(text: str) -> tuple[Line, ...]:
     """Lines from JSON."""
-    return tuple(Line(budget, key, Unit(unit), *numbers) for budget, key, unit, *numbers in orjson.loads(text))
+    return tuple(Line(budget, key, _UNITS[unit], *numbers) for budget, key, unit, *numbers in orjson.loads(text))
+
+
+_UNITS = {unit.value: unit for unit in Unit}
+_STATES = {state.value: state for state in State}
 
 
 def refusal_kind(error: GatewayError) -> str:

@@ -59,8 +59,8 @@ class Statements(Protocol):
         """Sets reply and expires of the request with an id."""
         ...
 
-    def renew(self, raw: Any, owner: str, at_ms: int) -> None:
-        """Keeps an owner's lease."""
+    def renew(self, raw: Any, owner: str, at_ms: int, mark: str) -> None:
+        """Keeps an owner's lease; `mark` says which process it is."""
         ...
 
 
@@ -69,7 +69,7 @@ def _names(columns: Iterable[str]) -> str:
 
 
 _UPDATE_COUNTER = ", ".join(f'"{column}" = excluded."{column}"' for column in COUNTERS[2:])
-_RENEW = "INSERT INTO owners (id, seen) VALUES ({0}, {0}) ON CONFLICT (id) DO UPDATE SET seen = excluded.seen"
+_RENEW = "INSERT INTO owners (id, seen, mark) VALUES ({0}, {0}, {0}) ON CONFLICT (id) DO UPDATE SET seen = excluded.seen"
 
 
 class SqliteStatements:
@@ -109,9 +109,9 @@ class SqliteStatements:
         """As Statements.keep_replies."""
         raw.executemany("UPDATE requests SET reply = ?, expires = ? WHERE id = ?", rows)
 
-    def renew(self, raw: Any, owner: str, at_ms: int) -> None:
+    def renew(self, raw: Any, owner: str, at_ms: int, mark: str) -> None:
         """As Statements.renew."""
-        raw.execute(_RENEW.format("?"), (owner, at_ms))
+        raw.execute(_RENEW.format("?"), (owner, at_ms, mark))
 
 
 def _flat(rows: Iterable[Row]) -> list[Any]:
@@ -184,9 +184,9 @@ class PostgresStatements:
         """As Statements.keep_replies."""
         raw.cursor().executemany("UPDATE requests SET reply = %s, expires = %s WHERE id = %s", rows)
 
-    def renew(self, raw: Any, owner: str, at_ms: int) -> None:
+    def renew(self, raw: Any, owner: str, at_ms: int, mark: str) -> None:
         """As Statements.renew."""
-        raw.execute(_RENEW.format("%s"), (owner, at_ms))
+        raw.execute(_RENEW.format("%s"), (owner, at_ms, mark))
 
 
 def _json(rows: Sequence[Row]) -> str:

@@ -143,6 +143,8 @@ owners = Table(
     metadata,
     Column("id", String, primary_key=True),
     Column("seen", BigInteger, nullable=False),
+    # Tells on the same machine that the process is gone, without waiting for the lease.
+    _word("mark"),
 )
 """One lease per living process."""
 
