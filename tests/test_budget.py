@@ -1,6 +1,7 @@
 """Windows cut time into buckets without gap or overlap, on the days when clocks change too; scopes pick counters."""
 
 from datetime import UTC, datetime, time, timedelta
+from functools import cache
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -45,6 +46,34 @@ def local(window: Calendar, at_ms: int) -> tuple[str, str]:
     return f"{start.astimezone(window.zone):%m-%d %H:%M}", f"{end.astimezone(window.zone):%m-%d %H:%M}"
 
 
+@cache
+def changes(zone: str) -> list[int]:
+    """The instants at which this zone's offset changes, to the second, found by halving every week."""
+    found, week, info = [], 7 * 86_400, ZoneInfo(zone)
+
+    def offset(second: int) -> timedelta | None:
+        return datetime.fromtimestamp(second, info).utcoffset()
+
+    for start in range(ms(1995, 1, 1) // 1000, ms(2038, 1, 1) // 1000, week):
+        low, high = start, start + week
+        if offset(low) != offset(high):
+            while high - low > 1:
+                middle = (low + high) // 2
+                low, high = (low, middle) if offset(middle) == offset(high) else (middle, high)
+            found.append(high * 1000)
+    return found
+
+
+@st.composite
+def near_a_change(draw: st.DrawFn) -> tuple[Calendar, int]:
+    """A window and an instant within two days of a change of its zone's clocks, mostly within an hour."""
+    zone = draw(st.sampled_from(ZONES[1:]).filter(changes))
+    away = draw(st.one_of(st.integers(-HOUR_MS, HOUR_MS), st.integers(-48 * HOUR_MS, 48 * HOUR_MS)))
+    at = draw(st.sampled_from(changes(zone))) + away
+    resets = draw(st.times())
+    return Calendar(draw(st.sampled_from(KINDS)), ZoneInfo(zone), time(resets.hour, resets.minute)), at
+
+
 instants = st.integers(ms(1995, 1, 1), ms(2037, 12, 31))
 calendars = st.builds(
     Calendar, st.sampled_from(KINDS), st.sampled_from(ZONES).map(ZoneInfo), st.times().map(lambda t: time(t.hour, t.minute))
@@ -54,6 +83,17 @@ calendars = st.builds(
 @hypothesis_settings(max_examples=600, deadline=None)
 @given(calendars, instants, st.floats(0, 1, exclude_max=True))
 def test_calendar_buckets_partition_time(window: Calendar, at: int, part: float) -> None:
+    check_partition(window, at, part)
+
+
+@hypothesis_settings(max_examples=600, deadline=None)
+@given(near_a_change(), st.floats(0, 1, exclude_max=True))
+def test_case_10_buckets_partition_time_where_clocks_change(drawn: tuple[Calendar, int], part: float) -> None:
+    check_partition(*drawn, part)
+
+
+def check_partition(window: Calendar, at: int, part: float) -> None:
+    """The bucket has this instant in it, and begins where the one before ends."""
     fresh = Calendar(window.kind, window.zone, window.resets)
     start, end = window.bucket(at), window.leaves_at(window.bucket(at))
     assert start <= at < end
@@ -167,6 +207,14 @@ def test_hours_follow_an_offset_of_half_an_hour_and_are_cut_where_it_changes() -
         datetime(2026, 10, 3, 15, 30, tzinfo=UTC),
         datetime(2026, 10, 3, 16, tzinfo=UTC),
     )
+
+
+def test_an_hour_is_cut_where_clocks_change_in_its_midst() -> None:
+    window = Calendar("hour", ZoneInfo("America/St_Johns"))
+    # On 14 March 2010 00:01 became 01:01: an hour of one minute, and one of 59.
+    assert local(window, ms(2010, 3, 14, 3, 30)) == ("03-14 00:00", "03-14 01:01")
+    assert span(window, ms(2010, 3, 14, 3, 30))[1] == datetime(2010, 3, 14, 3, 31, tzinfo=UTC)
+    assert local(window, ms(2010, 3, 14, 3, 31)) == ("03-14 01:01", "03-14 02:00")
 
 
 def test_an_hour_that_comes_twice_is_two_windows() -> None:
