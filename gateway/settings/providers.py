@@ -15,6 +15,8 @@ from gateway.settings.values import FREE_APIS, Model, Price, ProviderSettings
 
 APIS = ("openai", "anthropic", "local", "demo")
 DEFAULT_CHAIN = "default"
+SCRIPT_SECONDS = ("delay_s", "start_s", "stall_s", "retry_after_s")
+SCRIPT_FAILURES = ("refused", "rate_limited", "unanswered")
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/-]*")
 """What a name may be. A colon parts a provider from its model, so a name has none."""
@@ -101,9 +103,7 @@ def _provider(name: str, table: Table, env: Environment, max_output_tokens: int)
         else:
             models[other] = _model(other, section, _limits(section, limits), free)
         section.finish()
-    script = table.table("script")
-    if script.raw and api != "demo":
-        table.wrong("script", 'belongs to api = "demo" only')
+    script = _script(table, api)
     aliases = table.texts("aliases")
     table.finish()
     return ProviderSettings(
@@ -119,8 +119,20 @@ def _provider(name: str, table: Table, env: Environment, max_output_tokens: int)
         first_token_timeout_s=limits.first_token_timeout_s,
         idle_timeout_s=limits.idle_timeout_s,
         max_attempts=limits.max_attempts,
-        script=script.raw,
+        script=script,
     )
+
+
+def _script(table: Table, api: str) -> dict[str, object]:
+    """What the scripted provider does: only what is written, its own defaults hold for the rest."""
+    section = table.table("script")
+    if section.raw and api != "demo":
+        table.wrong("script", 'belongs to api = "demo" only')
+    read: dict[str, object] = {key: section.seconds(key, 0.0, least=0.0) for key in SCRIPT_SECONDS}
+    read |= {key: section.optional_integer(key) for key in ("first_n_fail", "output_tokens")}
+    read |= {"reply": section.text("reply"), "fail": section.text("fail", choices=SCRIPT_FAILURES)}
+    section.finish()
+    return {key: value for key, value in read.items() if section.has(key)}
 
 
 def _limits(table: Table, above: Limits) -> Limits:

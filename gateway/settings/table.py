@@ -104,8 +104,8 @@ class Table:
             return None
         return value
 
-    def seconds(self, key: str, default: float) -> float:
-        """A span of time in seconds, above 0 and at most a day."""
+    def seconds(self, key: str, default: float, *, least: float | None = None) -> float:
+        """A span of time in seconds, at most a day, and at least `least` (None: above 0)."""
         value = self.get(key)
         if value is None:
             return default
@@ -113,8 +113,8 @@ class Table:
         if number is None:
             self.wrong(key, f"must be a number of seconds, not {_kind(value)}")
             return default
-        if not 0 < number <= 86_400:
-            self.wrong(key, "must be above 0 and at most 86400 seconds")
+        if number > 86_400 or (number <= 0 if least is None else number < least):
+            self.wrong(key, f"must be {'above 0' if least is None else f'at least {least:g}'} and at most 86400 seconds")
             return default
         return float(number)
 

@@ -308,3 +308,24 @@ def test_a_chain_may_not_be_called_like_a_provider_or_alias(tmp_path: Path) -> N
 def test_sections_of_later_parts_are_refused_by_name(tmp_path: Path, name: str) -> None:
     text = f'[[{name}]]\nname = "x"\n' if name != "workflows" else '[workflows]\npath = "workflows"\n'
     assert problems(tmp_path, MINIMAL + text, {}) == [f"sluicegate.toml: {name}: not available in this version"]
+
+
+def test_the_scripted_provider_is_told_what_to_do_in_plain_values(tmp_path: Path) -> None:
+    text = (
+        '[providers.d]\napi = "demo"\nmodel = "m"\nscript = { delay_s = 0.5, stall_s = 0, fail = "refused", first_n_fail = 2 }\n'
+    )
+    assert read(tmp_path, text, {}).providers["d"].script == {
+        "delay_s": 0.5,
+        "stall_s": 0.0,
+        "fail": "refused",
+        "first_n_fail": 2,
+    }
+    wrong = text.replace("delay_s = 0.5", "delay = 1, start_s = -1").replace('"refused"', '"sometimes"')
+    assert [line.split(": ")[1] for line in problems(tmp_path, wrong, {})] == [
+        "providers.d.script.start_s",
+        "providers.d.script.fail",
+        "providers.d.script.delay",
+    ]
+    assert problems(tmp_path, MINIMAL + 'script = { reply = "x" }\n', {}) == [
+        'sluicegate.toml: providers.home.script: belongs to api = "demo" only'
+    ]
