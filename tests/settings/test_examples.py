@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from gateway.budget import SCOPE_KINDS, Unit
 from gateway.settings import load
 from gateway.settings.environment import OWN_NAMES, read_dotenv
@@ -29,25 +31,19 @@ def test_every_variable_of_the_env_example_is_one_that_the_program_reads() -> No
     assert names == wanted | {"TELEGRAM_BOT_TOKEN", "TELEGRAM_WEBHOOK_SECRET", "DATABASE_URL", "PORT"}
 
 
-def test_the_reference_names_every_key(tmp_path: Path) -> None:
+def test_the_reference_names_every_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: set[str] = set()
-    remember = Table.get
+    get = Table.get
 
-    class Listening(Table):
-        """A table that notes which keys were asked for."""
-
-    def get(self: Table, key: str) -> object:
+    def listening(table: Table, key: str) -> object:
         asked.add(key)
-        return remember(self, key)
+        return get(table, key)
 
+    monkeypatch.setattr(Table, "get", listening)
     reference = (ROOT / "docs" / "configuration.md").read_text()
     text = EXAMPLE.read_text() + '\n[providers.d]\napi = "demo"\nmodel = "m"\nprice = { input = 1, output = 1 }\n'
     (tmp_path / "sluicegate.toml").write_text(re.sub(r"env:[A-Z_]+", "env:KEY", text))
-    Table.get = get  # type: ignore[method-assign]
-    try:
-        settings = load(tmp_path / "sluicegate.toml", {"KEY": "x"})
-    finally:
-        Table.get = remember  # type: ignore[method-assign]
+    settings = load(tmp_path / "sluicegate.toml", {"KEY": "x"})
     values = {
         *settings.providers,
         *settings.chains,
