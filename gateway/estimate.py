@@ -13,7 +13,7 @@ The vocabularies are inside toktok; the first count loads one, in tenths of a se
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,11 @@ class Estimator:
         self._families: dict[str, Family] = {}
         self._learnt: dict[Slot, tuple[int, int]] = {}
         """By slot: the ratio in thousandths, and the tokens that are added to every request."""
+
+    def load(self, models: Iterable[str]) -> None:
+        """Loads the vocabularies of these models, so that no call has to wait for one."""
+        for encoding in {self._family(model).encoding for model in models}:
+            _count("a", encoding)
 
     def prompt_bound(self, slot: Slot, model: Model, request: Request) -> int:
         """The most prompt tokens that this request can cost on this slot.

@@ -199,3 +199,10 @@ def test_count_text_is_a_current_vocabularys_count() -> None:
 )  # fmt: skip
 def test_case_60_fields_that_change_price_or_destination_are_named(fields: dict[str, Any], refused: tuple[str, ...]) -> None:
     assert refused_fields(fields) == refused
+
+
+def test_vocabularies_are_loaded_ahead_and_bounds_stay_what_they_are() -> None:
+    estimator, slot, model = Estimator(), Slot("p", "kimi-k2.6"), Model("kimi-k2.6")
+    before = estimator.prompt_bound(slot, model, asked(TEXTS["hindi"]))
+    estimator.load(["kimi-k2.6", "gpt-4o", "mystery"])
+    assert estimator.prompt_bound(slot, model, asked(TEXTS["hindi"])) == before

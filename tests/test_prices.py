@@ -194,3 +194,8 @@ def test_names_that_clients_invent_are_not_remembered_for_ever(prices: Prices) -
     for number in range(3000):
         prices.source(Slot("home", f"invented-{number}"))
     assert len(prices._listings) <= REMEMBERED_MAX
+
+
+def test_what_is_loaded_ahead_is_every_configured_model(prices: Prices) -> None:
+    prices.load()
+    assert prices._listings.keys() >= {("moonshot", "kimi-unheard-of"), ("groq", GROQ.model), ("tiny", "smollm2")}
