@@ -33,12 +33,12 @@ Answer = Any
 
 
 class Weight(IntEnum):
-    """How much a request matters; smaller goes first."""
+    """How much a request matters; smaller goes first. None is 0, which the library takes for nothing."""
 
-    FINAL = 0
-    NORMAL = 1
-    PREVIEW = 2
-    TYPING = 3
+    FINAL = 1
+    NORMAL = 2
+    PREVIEW = 3
+    TYPING = 4
 
 
 class Shed(TelegramError):
