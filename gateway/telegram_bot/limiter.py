@@ -29,6 +29,9 @@ OVERALL_PER_S = 25
 FLOODS_MAX = 20
 """Penalties in a row after which a request is given up."""
 
+COUNTED = ("sendMessage", "editMessageText", "sendChatAction")
+"""What a chat's allowance is for; reactions, deletions and answers to taps have limits of their own."""
+
 Answer = Any
 
 
@@ -110,7 +113,7 @@ class _Chat:
 
 
 class Limiter(BaseRateLimiter[Weight]):
-    """One for a bot. Requests without a chat (commands, files, taps) pass with the overall pace only."""
+    """One for a bot. Requests that count in no chat's allowance pass with the overall pace only."""
 
     def __init__(self, private_s: float = PRIVATE_S, group_s: float = GROUP_S) -> None:
         self._private_s, self._group_s = private_s, group_s
@@ -135,7 +138,7 @@ class Limiter(BaseRateLimiter[Weight]):
     ) -> Answer:
         """Makes the request when its chat has room for it. Raises Shed, or RetryAfter after many penalties in a row."""
         weight = Weight.NORMAL if rate_limit_args is None else rate_limit_args
-        chat = self._chat(data.get("chat_id"))
+        chat = self._chat(data.get("chat_id")) if endpoint in COUNTED else None
         for remaining in reversed(range(FLOODS_MAX)):
             if chat is not None:
                 await self._enter(chat, weight, endpoint == "editMessageText")

@@ -24,7 +24,7 @@ CONFIG = """
 database_url = "{database}"
 [telegram]
 api_root = "{api}"
-admins = [1]
+admins = {admins}
 allowed_users = [42, 43]
 allowed_chats = [-100200]
 {telegram}
@@ -62,12 +62,11 @@ per = "hour"
 class Rig:
     """Everything a test drives. `restart` ends the bot (gracefully, or as a crash does) and starts another on the same file."""
 
-    def __init__(
-        self, folder: Path, url: str, api: BotApi, first: Upstream, second: Upstream, budgets: str, telegram: str
-    ) -> None:
+    def __init__(self, folder: Path, url: str, api: BotApi, first: Upstream, second: Upstream) -> None:
         self.folder, self.url, self.api, self.first, self.second = folder, url, api, first, second
         self.clock = SettableClock()
-        self.budgets, self.telegram = budgets, telegram
+        self.budgets, self.telegram = "", ""
+        self.admins: tuple[int, ...] = (ADMIN,)
         self.bot: TelegramBot
         self.store: LedgerStore
         self.settings: Settings
@@ -77,7 +76,7 @@ class Rig:
         """Builds the product's parts as the composition root does."""
         fields = {"database": self.url, "api": self.api.url, "first": self.first.base_url, "second": self.second.base_url}
         file = self.folder / "sluicegate.toml"
-        file.write_text(CONFIG.format(budgets=self.budgets, telegram=self.telegram, **fields))
+        file.write_text(CONFIG.format(budgets=self.budgets, telegram=self.telegram, admins=list(self.admins), **fields))
         self.settings = load(file, {"TELEGRAM_BOT_TOKEN": TOKEN, **environment})
         self.database = Database(self.url)
         self.store = LedgerStore(self.database, self.settings.budgets, self.clock)
@@ -105,11 +104,14 @@ class Rig:
 
 
 @contextlib.asynccontextmanager
-async def rig(folder: Path, url: str, *, budgets: str = "", telegram: str = "", start: bool = True) -> AsyncIterator[Rig]:
+async def rig(
+    folder: Path, url: str, *, budgets: str = "", telegram: str = "", admins: tuple[int, ...] = (ADMIN,), start: bool = True
+) -> AsyncIterator[Rig]:
     """A running bot."""
     first, second = Upstream(Script(text="Answer from the first.")), Upstream(Script(text="Answer from the second."))
     async with BotApi() as api, first, second:
-        made = Rig(folder, url, api, first, second, budgets, telegram)
+        made = Rig(folder, url, api, first, second)
+        made.budgets, made.telegram, made.admins = budgets, telegram, admins
         if start:
             await made.start()
             await api.until(lambda: made.bot.ready)
