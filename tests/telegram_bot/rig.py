@@ -25,7 +25,7 @@ database_url = "{database}"
 [telegram]
 api_root = "{api}"
 admins = {admins}
-allowed_users = [42, 43]
+{lists}
 allowed_chats = [-100200]
 {telegram}
 [providers.moonshot]
@@ -33,6 +33,7 @@ api = "openai"
 base_url = "{first}"
 model = "kimi"
 price = "free"
+{provider}
 max_attempts = 1
 [providers.groq]
 api = "openai"
@@ -65,7 +66,8 @@ class Rig:
     def __init__(self, folder: Path, url: str, api: BotApi, first: Upstream, second: Upstream) -> None:
         self.folder, self.url, self.api, self.first, self.second = folder, url, api, first, second
         self.clock = SettableClock()
-        self.budgets, self.telegram = "", ""
+        self.budgets, self.telegram, self.provider = "", "", ""
+        self.lists = "allowed_users = [42, 43]"
         self.admins: tuple[int, ...] = (ADMIN,)
         self.bot: TelegramBot
         self.store: LedgerStore
@@ -75,8 +77,9 @@ class Rig:
     async def start(self, **environment: str) -> None:
         """Builds the product's parts as the composition root does."""
         fields = {"database": self.url, "api": self.api.url, "first": self.first.base_url, "second": self.second.base_url}
+        fields |= {"budgets": self.budgets, "telegram": self.telegram, "provider": self.provider, "lists": self.lists}
         file = self.folder / "sluicegate.toml"
-        file.write_text(CONFIG.format(budgets=self.budgets, telegram=self.telegram, admins=list(self.admins), **fields))
+        file.write_text(CONFIG.format(admins=list(self.admins), **fields))
         self.settings = load(file, {"TELEGRAM_BOT_TOKEN": TOKEN, **environment})
         self.database = Database(self.url)
         self.store = LedgerStore(self.database, self.settings.budgets, self.clock)
@@ -105,13 +108,16 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def rig(
-    folder: Path, url: str, *, budgets: str = "", telegram: str = "", admins: tuple[int, ...] = (ADMIN,), start: bool = True
+    folder: Path, url: str, *, admins: tuple[int, ...] = (ADMIN,), start: bool = True, **sections: str
 ) -> AsyncIterator[Rig]:
-    """A running bot."""
+    """A running bot. `sections` are lines for the configuration: budgets, telegram, provider, lists."""
     first, second = Upstream(Script(text="Answer from the first.")), Upstream(Script(text="Answer from the second."))
     async with BotApi() as api, first, second:
         made = Rig(folder, url, api, first, second)
-        made.budgets, made.telegram, made.admins = budgets, telegram, admins
+        made.admins = admins
+        for name, lines in sections.items():
+            assert hasattr(made, name)
+            setattr(made, name, lines)
         if start:
             await made.start()
             await api.until(lambda: made.bot.ready)
