@@ -242,6 +242,8 @@ class MemoryStore:
             zip(row_rules.OPENING, row_rules.opening(reservation), strict=True)
         )
         assert draft.id not in self.disk.rows, "an attempt's id was used twice"
+        # With the hold: one that is left without a lease would be swept while its call goes out.
+        self.renew()
         self.disk.rows[draft.id] = row | dict.fromkeys(("spent_requests", "spent_tokens", "cost_micro_usd"), 0)
         return reservation
 

@@ -6,7 +6,7 @@ reservation of its own, and twice with the same one.
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field, replace
 
 from gateway.chat import Chunk, Completion, Request, Usage
@@ -15,6 +15,9 @@ from gateway.ledger import Reservation
 
 Pending = Callable[[str], bool]
 """True when the ledger holds a pending reservation of this id."""
+
+Draw = Callable[[Request, Reservation], "Play"]
+"""Draws what a call does."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +56,7 @@ class Bill:
     """What one call is billed, by the provider's own meter."""
 
     reservation: Reservation
+    play: Play
     prompt: int = 0
     output: int = 0
     sent: bool = True
@@ -73,11 +77,14 @@ class ScriptedProvider:
     pending: Pending | None = None
     default: Play = field(default_factory=Play)
     script: deque[Play] = field(default_factory=deque)
+    draw: Draw | None = None
+    """In place of the default, when the script is at its end."""
     bills: list[Bill] = field(default_factory=list)
     requests: list[Request] = field(default_factory=list)
     door: Callable[[], float] | None = None
     """Draws the latency of a call, in seconds, on top of the play's own."""
     under_way: int = 0
+    _used: set[str] = field(default_factory=set)
 
     def plays(self, *plays: Play | ProviderError) -> "ScriptedProvider":
         """Adds to the script; an error is a play that fails with it at once."""
@@ -141,10 +148,12 @@ class ScriptedProvider:
 
     def _begin(self, request: Request, reservation: Reservation) -> tuple[Play, Bill]:
         assert reservation.slot.provider == self.name, "a reservation of another provider"
-        assert all(bill.reservation.id != reservation.id for bill in self.bills[-64:]), "a reservation used twice"
+        assert reservation.id not in self._used, "a reservation used twice"
         assert self.pending is None or self.pending(reservation.id), "a call without a pending reservation"
-        play = self.script.popleft() if self.script else self.default
-        bill = Bill(reservation)
+        self._used.add(reservation.id)
+        drawn = self.draw(request, reservation) if self.draw and not self.script else self.default
+        play = self.script.popleft() if self.script else drawn
+        bill = Bill(reservation, play)
         self.bills.append(bill)
         self.requests.append(request)
         return play, bill
@@ -212,8 +221,3 @@ class ScriptedProvider:
     def _chunk(self, bill: Bill, delta: dict[str, object] | None, reason: str | None = None) -> Chunk:
         choices = [] if delta is None else [{"index": 0, "delta": delta, "finish_reason": reason}]
         return Chunk(body={"id": bill.reservation.id, "object": "chat.completion.chunk", "choices": choices})
-
-
-def in_turn(plays: Iterable[Play]) -> deque[Play]:
-    """A script."""
-    return deque(plays)
