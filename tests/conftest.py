@@ -5,6 +5,7 @@ import shutil
 import tempfile
 import uuid
 from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,8 @@ def postgres_folder() -> Iterator[Path]:
 @pytest.fixture
 def postgres_url(postgres_folder: Path) -> Iterator[str]:
     """An own database with every table on the session's PostgreSQL."""
-    name = f"t{uuid.uuid4().hex}"
-    _run_on_postgres(postgres_folder, f"CREATE DATABASE {name} TEMPLATE template_sluicegate")
-    yield _postgres_url(postgres_folder, name)
-    _run_on_postgres(postgres_folder, f"DROP DATABASE {name} WITH (FORCE)")
+    with empty_postgres(postgres_folder, template="template_sluicegate") as url:
+        yield url
 
 
 @pytest.fixture
@@ -82,6 +81,15 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     opened = Database(database_url)
     yield opened
     await opened.close()
+
+
+@contextmanager
+def empty_postgres(data: Path, template: str = "template1") -> Iterator[str]:
+    """A database of its own on the server in this folder."""
+    name = f"t{uuid.uuid4().hex}"
+    _run_on_postgres(data, f"CREATE DATABASE {name} TEMPLATE {template}")
+    yield _postgres_url(data, name)
+    _run_on_postgres(data, f"DROP DATABASE {name} WITH (FORCE)")
 
 
 def _postgres_url(data: Path, name: str) -> str:

@@ -25,6 +25,7 @@ from gateway.errors import Exhausted, GatewayError, InvalidRequest, LedgerUnavai
 from gateway.ledger import Closing, Counter, CounterId, Draft, Outcome, Raises, Reservation, State
 from gateway.store import Answered, Claimed, Peek, Underway, maintenance, raises
 from gateway.store.batch import Batch, Ending, Refusing, Reserving
+from gateway.store.budgets import Balance, balances
 from gateway.store.claims import claim, unclaim
 from gateway.store.database import Database
 from gateway.store.process import mark
@@ -198,6 +199,11 @@ class LedgerStore:
         ended = await self.database.write(lambda connection: raises.end(connection, PAUSE, actor, now))
         await self.refresh()
         return ended > 0
+
+    async def balances(self) -> list[Balance]:
+        """Where every budget stands now, with the raises that this process knows."""
+        now = to_ms(self.clock.now())
+        return await self.database.read(lambda connection: balances(connection, self.budgets, self.raises, now))
 
     async def maintain(self) -> None:
         """Keeps the lease, sees other processes' raises, sweeps and drops old things, until it is cancelled."""

@@ -20,7 +20,7 @@ def _number(name: str) -> Column[int]:
 
 
 def _word(name: str) -> Column[str]:
-    return Column(name, String, nullable=False, server_default="")
+    return Column(name, String, nullable=False, server_default=text("''"))
 
 
 # --- The ledger ---

@@ -1,5 +1,6 @@
 """A dead process is told from a living one by its mark, without waiting for a lease."""
 
+import os
 import subprocess
 import sys
 
@@ -22,7 +23,8 @@ def test_a_killed_process_is_dead_at_once_even_before_its_parent_looks() -> None
     assert not surely_dead(marked)
     process.kill()
     assert process.stdout is not None
-    process.stdout.read()
+    # It has ended and nobody has asked for its end yet.
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert surely_dead(marked)
     process.wait()
     assert surely_dead(marked)

@@ -1,0 +1,286 @@
+"""The whole first schema"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from alembic import op
+
+revision: str = "0001"
+down_revision: str | None = None
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    op.create_table(
+        "adjustments",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("budget", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("basis", sa.String(), nullable=False),
+        sa.Column("amount", sa.BigInteger(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("reason", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.Column("actor", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_adjustments")),
+    )
+    op.create_index("ix_adjustments_budget", "adjustments", ["budget"], unique=False)
+    op.create_table(
+        "api_keys",
+        sa.Column("name", sa.String(), nullable=False),
+        sa.Column("digest", sa.String(), nullable=False),
+        sa.Column("admin", sa.Boolean(), nullable=False),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("revoked", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_api_keys")),
+        sa.UniqueConstraint("digest", name=op.f("uq_api_keys_digest")),
+    )
+    op.create_table(
+        "audit",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("actor", sa.String(), nullable=False),
+        sa.Column("action", sa.String(), nullable=False),
+        sa.Column("subject", sa.String(), nullable=False),
+        sa.Column("detail", sa.Text(), server_default="{}", nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
+    )
+    op.create_index("ix_audit_subject", "audit", ["subject"], unique=False)
+    op.create_table(
+        "counters",
+        sa.Column("budget", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=False),
+        sa.Column("signature", sa.String(), nullable=False),
+        sa.Column("spent", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("held", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("buckets", sa.Text(), server_default="[]", nullable=False),
+        sa.PrimaryKeyConstraint("budget", "key", name=op.f("pk_counters")),
+        postgresql_with={"fillfactor": 50},
+    )
+    op.create_table(
+        "definitions",
+        sa.Column("budget", sa.String(), nullable=False),
+        sa.Column("signature", sa.String(), nullable=False),
+        sa.PrimaryKeyConstraint("budget", name=op.f("pk_definitions")),
+    )
+    op.create_table(
+        "owners",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.Column("mark", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_owners")),
+    )
+    op.create_table(
+        "raises",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("budget", sa.String(), nullable=False),
+        sa.Column("operation", sa.String(), nullable=False),
+        sa.Column("amount", sa.BigInteger(), nullable=False),
+        sa.Column("starts", sa.BigInteger(), nullable=False),
+        sa.Column("ends", sa.BigInteger(), nullable=True),
+        sa.Column("actor", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_raises")),
+    )
+    op.create_index("ix_raises_budget", "raises", ["budget"], unique=False)
+    op.create_table(
+        "refusals",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("request_id", sa.String(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("chain", sa.String(), nullable=False),
+        sa.Column("provider", sa.String(), nullable=False),
+        sa.Column("model", sa.String(), nullable=False),
+        sa.Column("kind", sa.String(), nullable=False),
+        sa.Column("message", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.Column("detail", sa.Text(), server_default="{}", nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_refusals")),
+    )
+    op.create_index("ix_refusals_at", "refusals", ["at"], unique=False)
+    op.create_index("ix_refusals_request_id", "refusals", ["request_id"], unique=False)
+    op.create_table(
+        "requests",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("fingerprint", sa.String(), nullable=False),
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("reply", sa.LargeBinary(), nullable=True),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_requests")),
+    )
+    op.create_index("ix_requests_expires", "requests", ["expires"], unique=False)
+    op.create_table(
+        "tg_buttons",
+        sa.Column("token", sa.String(length=32), nullable=False),
+        sa.Column("bot_id", sa.BigInteger(), nullable=False),
+        sa.Column("action", sa.String(length=24), nullable=False),
+        sa.Column("argument", sa.String(length=255), nullable=False),
+        sa.Column("update_id", sa.BigInteger(), nullable=True),
+        sa.Column("chat_id", sa.BigInteger(), nullable=False),
+        sa.Column("user_id", sa.BigInteger(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.Column("used_ms", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("token", name=op.f("pk_tg_buttons")),
+    )
+    op.create_table(
+        "tg_choices",
+        sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("thread_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("target", sa.String(length=255), nullable=False),
+        sa.PrimaryKeyConstraint("bot_id", "chat_id", "thread_id", name=op.f("pk_tg_choices")),
+    )
+    op.create_table(
+        "tg_pairing",
+        sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("code_hash", sa.String(length=64), nullable=False),
+        sa.Column("tries", sa.Integer(), nullable=False),
+        sa.Column("made_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("bot_id", name=op.f("pk_tg_pairing")),
+    )
+    op.create_table(
+        "tg_people",
+        sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("subject_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("role", sa.String(length=16), nullable=False),
+        sa.Column("actor_id", sa.BigInteger(), nullable=False),
+        sa.Column("changed_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("bot_id", "subject_id", name=op.f("pk_tg_people")),
+    )
+    op.create_table(
+        "tg_said",
+        sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("key", sa.String(length=128), nullable=False),
+        sa.Column("until_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("bot_id", "chat_id", "key", name=op.f("pk_tg_said")),
+    )
+    op.create_table(
+        "tg_turns",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("bot_id", sa.BigInteger(), nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), nullable=False),
+        sa.Column("thread_id", sa.BigInteger(), nullable=False),
+        sa.Column("request_id", sa.String(length=255), nullable=False),
+        sa.Column("question", sa.Text(), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("created_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tg_turns")),
+    )
+    op.create_index("ix_tg_turns_bot_id_chat_id_thread_id", "tg_turns", ["bot_id", "chat_id", "thread_id"], unique=False)
+    op.create_index("uq_tg_turns_bot_id_request_id", "tg_turns", ["bot_id", "request_id"], unique=True)
+    op.create_table(
+        "tg_updates",
+        sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("update_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), nullable=False),
+        sa.Column("thread_id", sa.BigInteger(), nullable=False),
+        sa.Column("user_id", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("outcome", sa.String(length=24), nullable=False),
+        sa.Column("raw", sa.Text(), nullable=False),
+        sa.Column("bubbles", sa.Text(), nullable=False),
+        sa.Column("target", sa.String(length=255), nullable=True),
+        sa.Column("lead_id", sa.BigInteger(), nullable=True),
+        sa.Column("notice_id", sa.BigInteger(), nullable=True),
+        sa.Column("received_ms", sa.BigInteger(), nullable=False),
+        sa.Column("due_ms", sa.BigInteger(), nullable=True),
+        sa.Column("parked_ms", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("bot_id", "update_id", name=op.f("pk_tg_updates")),
+    )
+    op.create_index("ix_tg_updates_bot_id_lead_id", "tg_updates", ["bot_id", "lead_id"], unique=False)
+    op.create_index("ix_tg_updates_bot_id_state_due_ms", "tg_updates", ["bot_id", "state", "due_ms"], unique=False)
+    op.create_table(
+        "usage",
+        sa.Column("id", sa.String(), nullable=False),
+        sa.Column("request_id", sa.String(), nullable=False),
+        sa.Column("attempt", sa.Integer(), nullable=False),
+        sa.Column("surface", sa.String(), nullable=False),
+        sa.Column("user", sa.String(), nullable=True),
+        sa.Column("chat", sa.String(), nullable=True),
+        sa.Column("workflow", sa.String(), nullable=True),
+        sa.Column("run", sa.String(), nullable=True),
+        sa.Column("step", sa.String(), nullable=True),
+        sa.Column("key", sa.String(), nullable=True),
+        sa.Column("guest", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
+        sa.Column("chain", sa.String(), nullable=False),
+        sa.Column("provider", sa.String(), nullable=False),
+        sa.Column("model_asked", sa.String(), nullable=False),
+        sa.Column("model_served", sa.String(), nullable=True),
+        sa.Column("prompt_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("cached_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("output_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("reasoning_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("cost_micro_usd", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("price_source", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.Column("outcome", sa.String(), nullable=False),
+        sa.Column("estimated", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
+        sa.Column("uncertain", sa.Boolean(), server_default=sa.text("(false)"), nullable=False),
+        sa.Column("overrun", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("overrun_micro_usd", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("latency_to_first_token_ms", sa.BigInteger(), nullable=True),
+        sa.Column("total_latency_ms", sa.BigInteger(), nullable=True),
+        sa.Column("started", sa.BigInteger(), nullable=False),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("state", sa.String(), nullable=False),
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("deadline", sa.BigInteger(), nullable=False),
+        sa.Column("held_requests", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("held_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("held_micro_usd", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("held_prompt_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("output_limit", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("spent_requests", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("spent_tokens", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("detail", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.Column("lines", sa.Text(), server_default="[]", nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_usage")),
+    )
+    op.create_index(
+        "ix_usage_pending",
+        "usage",
+        ["owner"],
+        unique=False,
+        postgresql_where=sa.text("state = 'pending'"),
+        sqlite_where=sa.text("state = 'pending'"),
+    )
+    op.create_index("ix_usage_request_id", "usage", ["request_id"], unique=False)
+    op.create_index("ix_usage_started", "usage", ["started"], unique=False)
+
+
+def downgrade() -> None:
+    op.drop_index("ix_usage_started", table_name="usage")
+    op.drop_index("ix_usage_request_id", table_name="usage")
+    op.drop_index(
+        "ix_usage_pending",
+        table_name="usage",
+        postgresql_where=sa.text("state = 'pending'"),
+        sqlite_where=sa.text("state = 'pending'"),
+    )
+    op.drop_table("usage")
+    op.drop_index("ix_tg_updates_bot_id_state_due_ms", table_name="tg_updates")
+    op.drop_index("ix_tg_updates_bot_id_lead_id", table_name="tg_updates")
+    op.drop_table("tg_updates")
+    op.drop_index("uq_tg_turns_bot_id_request_id", table_name="tg_turns")
+    op.drop_index("ix_tg_turns_bot_id_chat_id_thread_id", table_name="tg_turns")
+    op.drop_table("tg_turns")
+    op.drop_table("tg_said")
+    op.drop_table("tg_people")
+    op.drop_table("tg_pairing")
+    op.drop_table("tg_choices")
+    op.drop_table("tg_buttons")
+    op.drop_index("ix_requests_expires", table_name="requests")
+    op.drop_table("requests")
+    op.drop_index("ix_refusals_request_id", table_name="refusals")
+    op.drop_index("ix_refusals_at", table_name="refusals")
+    op.drop_table("refusals")
+    op.drop_index("ix_raises_budget", table_name="raises")
+    op.drop_table("raises")
+    op.drop_table("owners")
+    op.drop_table("definitions")
+    op.drop_table("counters")
+    op.drop_index("ix_audit_subject", table_name="audit")
+    op.drop_table("audit")
+    op.drop_table("api_keys")
+    op.drop_index("ix_adjustments_budget", table_name="adjustments")
+    op.drop_table("adjustments")

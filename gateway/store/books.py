@@ -1,0 +1,82 @@
+"""The books, for those who look and correct: sums of usage, the story of a request, the proof, adjustments, histories."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from functools import partial
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from gateway.budget import Budget, Budgets, Raise
+from gateway.clock import Clock, to_ms
+from gateway.errors import InvalidRequest
+from gateway.store import audit, budgets, raises, usage
+from gateway.store.audit import Entry
+from gateway.store.budgets import Balance, Difference
+from gateway.store.database import Database
+from gateway.store.usage import Story
+
+
+class Books:
+    """Reads and corrects; needs no lease and starts nothing. Every method raises LedgerUnavailable."""
+
+    def __init__(self, database: Database, budgets: Budgets, clock: Clock) -> None:
+        self._database, self._budgets, self._clock = database, budgets, clock
+
+    async def balances(self) -> list[Balance]:
+        """Where every budget stands now, raises included."""
+        now = self._now()
+        return await self._database.read(
+            lambda connection: budgets.balances(connection, self._budgets, raises.current(connection, now), now)
+        )
+
+    async def usage(
+        self, by: Sequence[str], since: datetime, until: datetime, zone: ZoneInfo | None = None
+    ) -> list[dict[str, Any]]:
+        """Sums of ended attempts started in [since, until) per group (`usage.GROUPS`), with the fields of `usage.SUMS`.
+
+        Raises InvalidRequest for an unknown group.
+        """
+        if unknown := [name for name in by if name not in usage.GROUPS]:
+            raise InvalidRequest(f"usage cannot be grouped by {', '.join(unknown)}: it can by {', '.join(usage.GROUPS)}", "by")
+        return await self._database.read(partial(usage.sums, by=by, from_ms=to_ms(since), to_ms=to_ms(until), zone=zone))
+
+    async def attempts(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
+        """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""
+        return await self._database.read(lambda connection: list(usage.attempts(connection, to_ms(since), to_ms(until))))
+
+    async def story(self, request_id: str) -> Story:
+        """Every attempt and refusal of one request."""
+        return await self._database.read(partial(usage.story, request_id=request_id))
+
+    async def check(self) -> list[Difference]:
+        """What the counters have otherwise than the usage rows say; empty when all is right."""
+        now = self._now()
+        return await self._database.read(lambda connection: budgets.check(connection, self._budgets, now))
+
+    async def adjust(self, budget: str, amount: int, reason: str, actor: str, scope: Mapping[str, str] | None = None) -> None:
+        """Corrects what a budget has spent by ±amount in its unit; `scope` names the counter of a `*` budget.
+
+        Raises InvalidRequest.
+        """
+        found, now = self._budget(budget), self._now()
+        await self._database.write(lambda connection: budgets.adjust(connection, found, scope or {}, amount, reason, actor, now))
+
+    async def history(self, budget: str) -> list[Raise]:
+        """The raises of a budget, newest first, ended ones too. Raises InvalidRequest."""
+        self._budget(budget)
+        return await self._database.read(partial(raises.history, budget=budget))
+
+    async def audit(self, subject: str | None = None) -> list[Entry]:
+        """Who changed what, newest first."""
+        return await self._database.read(partial(audit.entries, subject=subject))
+
+    def _budget(self, name: str) -> Budget:
+        found = self._budgets.by_name.get(name)
+        if found is None:
+            raise InvalidRequest(f"there is no budget named {name!r}", "budget")
+        return found
+
+    def _now(self) -> int:
+        return to_ms(self._clock.now())

@@ -1,0 +1,170 @@
+"""Where every budget stands: what people and `GET /api/budgets` see, the proof that it is right, and corrections of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+
+import orjson
+from sqlalchemy import Connection, insert, select, update
+
+from gateway.budget import Budget, Budgets, Unit, limit_at
+from gateway.clock import from_ms
+from gateway.errors import InvalidRequest
+from gateway.ledger import Counter, Raises
+from gateway.store.audit import record
+from gateway.store.rebuild import basis, insert_missing, recount
+from gateway.store.tables import adjustments, counters
+
+
+@dataclass(frozen=True, slots=True)
+class Balance:
+    """One counter of a budget. Amounts in the budget's unit (micro-USD for money)."""
+
+    name: str
+    key: str
+    """The counter within the budget: "" where its scope has no `*`."""
+    scope: Mapping[str, str]
+    """The budget's scope, with each `*` replaced by this counter's value."""
+    unit: Unit
+    limit: int
+    spent: int
+    held: int
+    left: int
+    """What may still be held; 0 when nothing may, also where more is spent than the limit."""
+    resets_at: datetime | None
+    """The end of a calendar window; when a rolling one's oldest spend leaves; None for lifetime, or where nothing leaves."""
+    window: str
+    label: str
+
+    def as_json(self) -> dict[str, object]:
+        """The fixed fields of surface.md §3."""
+        resets_at = None if self.resets_at is None else self.resets_at.isoformat().replace("+00:00", "Z")
+        return {
+            "name": self.name, "scope": dict(self.scope), "unit": str(self.unit), "limit": self.limit, "spent": self.spent,
+            "held": self.held, "left": self.left, "resets_at": resets_at,
+        }  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A counter that is not what the usage rows say."""
+
+    budget: str
+    key: str
+    what: str
+    """spent | held"""
+    counter: int
+    rows: int
+
+
+def balances(connection: Connection, budgets: Budgets, raises: Raises, now_ms: int) -> list[Balance]:
+    """Every budget in configured order; one entry per counter of a `*` scope, by key."""
+    found = _load(connection, budgets)
+    listed = []
+    for budget in budgets.all:
+        keys = sorted(key for name, key in found if name == budget.name) if "*" in budget.scope.values() else [""]
+        for key in keys:
+            counter = found.get((budget.name, key), Counter())
+            listed.append(_balance(budget, key, counter, raises, now_ms))
+    return listed
+
+
+def check(connection: Connection, budgets: Budgets, now_ms: int) -> list[Difference]:
+    """Counts every budget again from usage rows and adjustments alone; what differs from its counters."""
+    found = _load(connection, budgets)
+    differences = []
+    for budget in budgets.all:
+        stored = {key: counter for (name, key), counter in found.items() if name == budget.name}
+        # One instant for both sides: the clock's, or the newest bucket's where the clock has gone back behind it.
+        at_ms = max([now_ms, *(counter.newest for counter in stored.values())])
+        counted = recount(connection, budget, at_ms)
+        for key in sorted(stored.keys() | counted.keys()):
+            pairs = zip(
+                ("spent", "held"),
+                stored.get(key, Counter()).balance(budget.window, at_ms),
+                counted.get(key, Counter()).balance(budget.window, at_ms),
+                strict=True,
+            )
+            differences += [Difference(budget.name, key, what, has, says) for what, has, says in pairs if has != says]
+    return differences
+
+
+def adjust(
+    connection: Connection, budget: Budget, scope: Mapping[str, str], amount: int, reason: str, actor: str, now_ms: int
+) -> Counter:
+    """Corrects what one counter has spent by an entry of ±amount, audited. Raises InvalidRequest.
+
+    `scope` gives a value for each `*` of the budget's scope.
+    """
+    key = _key(budget, scope)
+    insert_missing(connection, [(budget.name, key, budget.signature)])
+    wanted = counters.c.budget == budget.name, counters.c.key == key
+    row = connection.execute(select(counters).where(*wanted).with_for_update()).one()
+    if row.signature != budget.signature:
+        raise InvalidRequest(f"budget {budget.name!r} has changed: start `serve` once, so that its counters are made anew")
+    counter = Counter(orjson.loads(row.buckets))
+    at_ms = max(now_ms, counter.newest)
+    spent, _ = counter.balance(budget.window, at_ms)
+    if spent + amount < 0:
+        raise InvalidRequest(f"only {spent} {budget.unit} are spent: no more than that can be taken back", "spent")
+    counter.add(budget.window.bucket(at_ms), amount, 0)
+    spent, held = counter.balance(budget.window, at_ms)
+    buckets = orjson.dumps(counter.dump()).decode()
+    connection.execute(update(counters).where(*wanted).values(spent=spent, held=held, buckets=buckets))
+    entry = {"budget": budget.name, "key": key, "basis": basis(budget), "amount": amount, "at": at_ms}
+    connection.execute(insert(adjustments).values(entry | {"reason": reason, "actor": actor}))
+    record(connection, now_ms, actor, "adjust", budget.name, key=key, spent=amount, reason=reason)
+    return counter
+
+
+def _key(budget: Budget, scope: Mapping[str, str]) -> str:
+    stars = {kind for kind in budget.scope_kinds if budget.scope[kind] == "*"}
+    if missing := stars - set(scope):
+        raise InvalidRequest(f"budget {budget.name!r} has one counter each: say which {' and '.join(sorted(missing))}", "scope")
+    if unknown := set(scope) - stars:
+        raise InvalidRequest(f"budget {budget.name!r} has no counters by {' or '.join(sorted(unknown))}", "scope")
+    key = budget.key(dict(budget.scope) | dict(scope))
+    assert key is not None
+    return key
+
+
+def _load(connection: Connection, budgets: Budgets) -> dict[tuple[str, str], Counter]:
+    rows = connection.execute(select(counters.c.budget, counters.c.key, counters.c.signature, counters.c.buckets))
+    return {
+        (name, key): Counter(orjson.loads(buckets))
+        for name, key, signature, buckets in rows
+        # What another configuration counted otherwise says nothing here.
+        if (budget := budgets.by_name.get(name)) is not None and budget.signature == signature
+    }
+
+
+def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms: int) -> Balance:
+    at_ms = max(now_ms, counter.newest)
+    spent, held = counter.balance(budget.window, at_ms)
+    limit = limit_at(budget.base_limit(key), raises.get(budget.name, ()), now_ms)
+    leaves = _leaves(budget, counter, at_ms)
+    return Balance(
+        name=budget.name,
+        key=key,
+        scope=budget.scope_of(key),
+        unit=budget.unit,
+        limit=limit,
+        spent=spent,
+        held=held,
+        left=max(0, limit - spent - held),
+        resets_at=None if leaves is None else from_ms(leaves),
+        window=budget.window.text,
+        label=budget.label,
+    )
+
+
+def _leaves(budget: Budget, counter: Counter, at_ms: int) -> int | None:
+    window = budget.window
+    bucket = window.bucket(at_ms)
+    oldest = window.live_from(bucket)
+    if oldest == bucket:
+        return window.leaves_at(bucket)
+    live = [start for start, (spent, _) in counter.buckets.items() if start >= oldest and spent]
+    return window.leaves_at(min(live)) if live else None

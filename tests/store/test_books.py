@@ -1,0 +1,188 @@
+"""The books: where budgets stand, what was used, why a request ended as it did, and the proof that it all agrees."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+from sqlalchemy import update
+
+from gateway.budget import Amounts, Budget, Budgets, Calendar, Lifetime, Rolling, Unit
+from gateway.clock import to_ms
+from gateway.errors import Exhausted, InvalidRequest
+from gateway.ledger import Closing, Outcome, State
+from gateway.store.books import Books
+from gateway.store.budgets import Difference
+from gateway.store.database import Database
+from gateway.store.ledger_store import LedgerStore
+from gateway.store.tables import counters, usage
+from gateway.store.usage import attempts
+from tests.contract.world import draft, settled
+from tests.doubles.clock import SettableClock
+
+UTC_ZONE = ZoneInfo("UTC")
+EVERY = (
+    Budget("hour", Unit.TOKENS, 1000, Rolling(3600, "rolling 1h"), {"provider": "moonshot"}),
+    Budget("day", Unit.MICRO_USD, 500, Calendar("day", UTC_ZONE)),
+    Budget("person", Unit.TOKENS, 400, Calendar("day", UTC_ZONE), {"user": "*", "surface": "*"}, exceptions={"bob": 40}),
+    Budget("ever", Unit.REQUESTS, 10, Lifetime()),
+)
+
+
+class Office:
+    """A store, its books and the clock they share."""
+
+    def __init__(self, database: Database) -> None:
+        self.database, self.clock = database, SettableClock()
+        self.store = LedgerStore(database, Budgets(EVERY), self.clock)
+        self.books = Books(database, Budgets(EVERY), self.clock)
+
+    async def spend(self, tokens: int, micro_usd: int = 0, **attributes: str) -> str:
+        reservation = await self.store.reserve(draft(tokens, micro_usd=micro_usd, **attributes))
+        await self.store.close(reservation, settled(tokens, micro_usd))
+        return reservation.draft.origin.request_id
+
+
+@pytest.fixture
+async def office(database: Database) -> AsyncIterator[Office]:
+    made = Office(database)
+    await made.store.start()
+    yield made
+    assert await made.books.check() == []
+
+
+async def test_every_budget_is_listed_and_one_entry_per_counter(office: Office) -> None:
+    await office.spend(100, 7, user="ada")
+    office.clock.advance(minutes=30)
+    await office.spend(30, 0, user="bob")
+    await office.store.reserve(draft(50, user="ada"))
+    listed = [balance.as_json() for balance in await office.books.balances()]
+    assert listed == [
+        {"name": "hour", "scope": {"provider": "moonshot"}, "unit": "tokens", "limit": 1000, "spent": 130, "held": 50,
+         "left": 820, "resets_at": "2026-03-02T13:01:00Z"},
+        {"name": "day", "scope": {}, "unit": "micro_usd", "limit": 500, "spent": 7, "held": 0, "left": 493,
+         "resets_at": "2026-03-03T00:00:00Z"},
+        {"name": "person", "scope": {"user": "ada", "surface": "http"}, "unit": "tokens", "limit": 400, "spent": 100,
+         "held": 50, "left": 250, "resets_at": "2026-03-03T00:00:00Z"},
+        {"name": "person", "scope": {"user": "bob", "surface": "http"}, "unit": "tokens", "limit": 40, "spent": 30, "held": 0,
+         "left": 10, "resets_at": "2026-03-03T00:00:00Z"},
+        {"name": "ever", "scope": {}, "unit": "requests", "limit": 10, "spent": 2, "held": 1, "left": 7, "resets_at": None},
+    ]  # fmt: skip
+    assert [balance.as_json() for balance in await office.store.balances()] == listed
+
+
+async def test_an_empty_rolling_budget_has_nothing_that_leaves_and_a_raise_shows(office: Office) -> None:
+    await office.store.raise_limit("hour", "%", 50, None, "cli:root")
+    hour = (await office.books.balances())[0]
+    assert (hour.limit, hour.left, hour.resets_at) == (1500, 1500, None)
+    assert [(change.operation, change.amount, change.actor) for change in await office.books.history("hour")] == [
+        ("%", 50, "cli:root")
+    ]
+    (entry,) = await office.books.audit("hour")
+    assert (entry.actor, entry.action, entry.detail["amount"]) == ("cli:root", "raise", 50)
+    with pytest.raises(InvalidRequest):
+        await office.books.history("nothing")
+
+
+async def test_usage_is_added_up_by_any_attribute_and_by_local_days(office: Office) -> None:
+    since = office.clock.now()
+    await office.spend(100, 7, user="ada", chat="1")
+    await office.spend(20, 3, user="bob")
+    office.clock.set(datetime(2026, 3, 2, 23, 10, tzinfo=UTC))
+    await office.spend(5, 0, user="ada")
+    await office.store.reserve(draft(60))
+    until = since + timedelta(days=1)
+    by_user = await office.books.usage(["user"], since, until)
+    assert [(row["user"], row["tokens"], row["cost_micro_usd"], row["attempts"]) for row in by_user] == [
+        ("ada", 105, 7, 2),
+        ("bob", 20, 3, 1),
+    ]
+    days = await office.books.usage(["day", "provider"], since, until, ZoneInfo("Europe/Madrid"))
+    assert [(row["day"].isoformat(), row["provider"], row["tokens"]) for row in days] == [
+        ("2026-03-02T00:00:00+01:00", "moonshot", 120),
+        ("2026-03-03T00:00:00+01:00", "moonshot", 5),
+    ]
+    hours = await office.books.usage(["hour"], since, until)
+    assert [row["hour"].isoformat() for row in hours] == ["2026-03-02T12:00:00+00:00", "2026-03-02T23:00:00+00:00"]
+    (everything,) = await office.books.usage([], since, until)
+    assert (everything["tokens"], everything["requests"], everything["prompt_tokens"] + everything["output_tokens"]) == (
+        125,
+        3,
+        125,
+    )
+    assert await office.books.usage(["user"], until, until + timedelta(days=1)) == []
+    with pytest.raises(InvalidRequest):
+        await office.books.usage(["secret"], since, until)
+
+
+async def test_attempts_are_listed_in_order_over_chunks(office: Office) -> None:
+    since = office.clock.now()
+    names = []
+    for _ in range(5):
+        names += [await office.spend(1, user="ada"), await office.spend(1, user="ada")]
+        office.clock.advance(1)
+    found = await office.database.read(
+        lambda connection: list(attempts(connection, to_ms(since), to_ms(office.clock.now()), chunk=3))
+    )
+    assert [row["request_id"] for row in found] == names
+    assert [row["request_id"] for row in await office.books.attempts(since, since + timedelta(seconds=2))] == names[:4]
+
+
+async def test_a_story_has_attempts_with_their_lines_and_refusals_with_their_blocks(office: Office) -> None:
+    first = draft(300, user="ada", request_id="story")
+    reservation = await office.store.reserve(first)
+    failed = Closing(State.RELEASED, Amounts(), Outcome.REFUSED, detail="503 overloaded")
+    await office.store.close(reservation, failed)
+    with pytest.raises(Exhausted):
+        await office.store.reserve(draft(500, user="ada", request_id="story", attempt=2))
+    story = await office.books.story("story")
+    (attempt,), (refusal,) = story.attempts, story.refusals
+    assert (attempt["outcome"], attempt["detail"], attempt["held_tokens"]) == ("refused", "503 overloaded", 300)
+    assert [(line["budget"], line["amount"], line["limit"]) for line in attempt["lines"]] == [
+        ("day", 0, 500), ("ever", 1, 10), ("hour", 300, 1000), ("person", 300, 400),
+    ]  # fmt: skip
+    assert (refusal["kind"], refusal["detail"]["blocks"][0]["budget"]) == ("Exhausted", "person")
+    nothing = await office.books.story("unknown")
+    assert (list(nothing.attempts), list(nothing.refusals)) == ([], [])
+
+
+async def test_one_altered_row_or_counter_is_found(office: Office) -> None:
+    await office.spend(100, 7, user="ada")
+    await office.store.reserve(draft(50, user="ada"))
+    assert await office.books.check() == []
+    spent = usage.c.state == "settled"
+    await office.database.write(lambda connection: connection.execute(update(usage).where(spent).values(spent_tokens=99)))
+    assert await office.books.check() == [
+        Difference("hour", "", "spent", 100, 99),
+        Difference("person", "user=ada,surface=http", "spent", 100, 99),
+    ]
+    await office.database.write(lambda connection: connection.execute(update(usage).where(spent).values(spent_tokens=100)))
+    ever = counters.c.budget == "ever"
+    await office.database.write(lambda connection: connection.execute(update(counters).where(ever).values(buckets="[[0, 5, 0]]")))
+    assert await office.books.check() == [Difference("ever", "", "spent", 5, 1), Difference("ever", "", "held", 0, 1)]
+    await office.database.write(lambda connection: connection.execute(update(counters).where(ever).values(buckets="[[0, 1, 1]]")))
+
+
+async def test_an_adjustment_counts_at_once_is_audited_and_survives_a_rebuild(office: Office) -> None:
+    await office.spend(100, user="ada")
+    await office.books.adjust("hour", -40, "billed less", "cli:root")
+    await office.books.adjust("person", 25, "billed more", "cli:root", {"user": "ada", "surface": "http"})
+    assert [(balance.name, balance.spent) for balance in await office.books.balances()] == [
+        ("hour", 60), ("day", 0), ("person", 125), ("ever", 1),
+    ]  # fmt: skip
+    assert await office.books.check() == []
+    with pytest.raises(Exhausted):
+        await office.store.reserve(draft(276, user="ada"))
+    await office.store.reserve(draft(275, user="ada"))
+    (entry,) = await office.books.audit("hour")
+    assert (entry.action, entry.detail["spent"], entry.detail["reason"]) == ("adjust", -40, "billed less")
+
+
+@pytest.mark.parametrize(
+    ("budget", "amount", "scope"),
+    [("nothing", 1, {}), ("hour", -1, {}), ("person", 1, {}), ("person", 1, {"user": "a"}), ("hour", 1, {"user": "a"})],
+)
+async def test_an_adjustment_that_cannot_be_is_refused(office: Office, budget: str, amount: int, scope: dict[str, str]) -> None:
+    with pytest.raises(InvalidRequest):
+        await office.books.adjust(budget, amount, "why", "cli:root", scope)
+    assert await office.books.audit() == []

@@ -1,0 +1,70 @@
+"""The migrations go up and down on both databases, and end in the tables that the program uses."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import inspect, make_url
+
+from gateway.errors import DatabaseBehind, LedgerUnavailable
+from gateway.store import migrations
+from gateway.store.database import make_engine
+from gateway.store.tables import metadata
+from tests.conftest import empty_postgres
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with nothing in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/empty.db"
+    else:
+        with empty_postgres(request.getfixturevalue("postgres_folder")) as url:
+            yield url
+
+
+def differences(url: str) -> list[object]:
+    engine = make_engine(make_url(url))
+    with engine.connect() as connection:
+        options = {"compare_type": True, "compare_server_default": True}
+        found = compare_metadata(MigrationContext.configure(connection, opts=options), metadata)
+    engine.dispose()
+    return list(found)
+
+
+def tables(url: str) -> set[str]:
+    engine = make_engine(make_url(url))
+    names = set(inspect(engine).get_table_names())
+    engine.dispose()
+    return names
+
+
+def test_up_gives_exactly_the_tables_and_down_leaves_none(empty_url: str) -> None:
+    assert migrations.current(empty_url) is None
+    migrations.upgrade(empty_url)
+    assert migrations.current(empty_url) == migrations.head()
+    assert differences(empty_url) == []
+    assert tables(empty_url) == {*metadata.tables, "alembic_version"}
+    migrations.upgrade(empty_url)
+    migrations.downgrade(empty_url, "base")
+    assert tables(empty_url) == {"alembic_version"}
+    migrations.upgrade(empty_url)
+    assert differences(empty_url) == []
+
+
+def test_a_database_that_is_behind_is_refused(empty_url: str) -> None:
+    with pytest.raises(DatabaseBehind) as behind:
+        migrations.require_head(empty_url)
+    assert (behind.value.current, behind.value.head) == (None, migrations.head())
+    assert "sluicegate db upgrade" in str(behind.value)
+    migrations.upgrade(empty_url)
+    migrations.require_head(empty_url)
+
+
+def test_a_database_that_cannot_be_reached_is_said_without_its_password() -> None:
+    for work in (migrations.upgrade, migrations.current, migrations.require_head):
+        with pytest.raises(LedgerUnavailable) as caught:
+            work("postgresql+psycopg://someone:hunter2@127.0.0.1:1/none")
+        assert "hunter2" not in str(caught.value)
