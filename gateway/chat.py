@@ -70,7 +70,8 @@ class Chunk:
     `text` is the visible content it adds ("" for role, reasoning or tool-call events). `visible` is true once a person
     or a client would see something of it (content or tool calls). `finish_reason`, `usage` and `model` are set on the
     events that carry them. `body` is the event in the OpenAI `chat.completion.chunk` shape; `raw` the provider's own
-    `data:` payload where it already is that shape.
+    `data:` payload where it already is that shape. `more` is true when another event came in the same block of bytes:
+    the two can be sent on together.
     """
 
     text: str = ""
@@ -81,6 +82,7 @@ class Chunk:
     model: str | None = None
     body: Mapping[str, Any] | None = None
     raw: bytes | None = None
+    more: bool = False
 
 
 @dataclass(frozen=True, slots=True)

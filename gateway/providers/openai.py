@@ -61,12 +61,12 @@ class OpenAIProvider:
                 return
             answers = _Answers(request.n)
             while (payloads := await call.events()) is not None:
-                for data in payloads:
+                for left, data in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
                     if data == b"[DONE]":
                         answers.check(call)
                         await call.drain()
                         return
-                    yield _chunk(data, call, answers)
+                    yield _chunk(data, call, answers, more=left > 1 or (left == 1 and payloads[-1] != b"[DONE]"))
             answers.check(call)
         finally:
             call.close()
@@ -123,13 +123,13 @@ class _Answers:
             raise call.unanswered("the stream ended without a finish reason")
 
 
-def _chunk(data: bytes, call: Call, answers: _Answers) -> Chunk:
+def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
     """One event. Raises what an error object in it means, Unanswered when it is no event of this format."""
     try:
         event = from_json(data)
         if answers.one and (content := _plain_content(event)):
             call.content_came = True
-            return Chunk(content, True, "", None, None, event.get("model"), event, data)
+            return Chunk(content, True, "", None, None, event.get("model"), event, data, more)
         choices = event.get("choices") or []
         first = choices[0] if choices else {}
         finish = first.get("finish_reason") or None
@@ -150,7 +150,7 @@ def _chunk(data: bytes, call: Call, answers: _Answers) -> Chunk:
         raise call.unanswered("an event of the stream is malformed") from None
     if stated is not None and (finish or not choices):
         call.usage = stated
-    return Chunk(text, visible, reasoning, finish, stated, event.get("model"), event, data)
+    return Chunk(text, visible, reasoning, finish, stated, event.get("model"), event, data, more)
 
 
 def _plain_content(event: dict[str, Any]) -> str | None:

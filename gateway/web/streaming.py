@@ -54,7 +54,7 @@ class StreamSender:
             end = self.metrics.streams_left
             try:
                 await response.prepare(request)
-                end = await self._forward(response, stream, origin, begun, include_usage)
+                end = await self._forward(_Outlet(response), stream, origin, begun, include_usage)
             except ConnectionResetError:
                 # The client has left; closing the generator settles what came until here.
                 pass
@@ -63,12 +63,10 @@ class StreamSender:
                 end.inc()
         return response
 
-    async def _forward(
-        self, response: web.StreamResponse, stream: Events, origin: Origin, begun: Begun, include_usage: bool
-    ) -> Counter:
+    async def _forward(self, outlet: _Outlet, stream: Events, origin: Origin, begun: Begun, include_usage: bool) -> Counter:
         """Writes every event; returns the counter of how it ended."""
         try:
-            await self._chunks(response, stream, origin, begun, include_usage)
+            await self._chunks(outlet, stream, origin, begun, include_usage)
         except GatewayError as error:
             failure = problem(error, self.clock.now(), admin=False)
         except ConnectionResetError:
@@ -78,30 +76,25 @@ class StreamSender:
             failure = INTERNAL
         else:
             return self.metrics.streams_done
-        await response.write(_frame(self._failure(failure, origin, begun)))
-        await response.write_eof()
+        await outlet.end(_frame(self._failure(failure, origin, begun)))
         return self.metrics.streams_broken
 
-    async def _chunks(
-        self, response: web.StreamResponse, stream: Events, origin: Origin, begun: Begun, include_usage: bool
-    ) -> None:
+    async def _chunks(self, outlet: _Outlet, stream: Events, origin: Origin, begun: Begun, include_usage: bool) -> None:
         """Writes the chunks, the usage for those who asked, and `[DONE]`: before the settling where the last chunk is known."""
         tail = _Tail(origin.request_id, begun.slot)
         async for event in stream:
             if isinstance(event, Chunk):
                 data = tail.take(event, include_usage)
                 if tail.ended:
-                    await response.write(data + _DONE)
-                    await response.write_eof()
-                elif data:
-                    await response.write(data)
+                    await outlet.end(data + _DONE)
+                else:
+                    await outlet.write(data, more=event.more)
             elif isinstance(event, Priced):
                 tail.cost_micro_usd = event.cost_micro_usd
             elif isinstance(event, Reply) and not tail.ended:
                 tail.cost_micro_usd = event.cost_micro_usd
                 data = tail.usage(event.usage, to_ms(self.clock.now()) // 1000) if include_usage else b""
-                await response.write(data + _DONE)
-                await response.write_eof()
+                await outlet.end(data + _DONE)
 
     def _failure(self, failure: Problem, origin: Origin, begun: Begun) -> dict[str, object]:
         """The last event of a stream that broke: a chunk that ends the answer, with the `error` that SDKs look for."""
@@ -113,6 +106,28 @@ class StreamSender:
             "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}],
             "error": failure.error(origin.request_id),
         }
+
+
+class _Outlet:
+    """Writes to the client. Events that came together leave together: a write each would cost more than all the rest."""
+
+    __slots__ = ("_held", "_response")
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        self._response = response
+        self._held: list[bytes] = []
+
+    async def write(self, data: bytes, *, more: bool) -> None:
+        """Sends an event's bytes, or keeps them for the next event's write when that one is here already."""
+        if data:
+            self._held.append(data)
+        if self._held and not more:
+            await self._response.write(b"".join(self._held))
+            self._held.clear()
+
+    async def end(self, data: bytes) -> None:
+        """Sends the last bytes and ends the answer."""
+        await self._response.write_eof(b"".join((*self._held, data)))
 
 
 class _Tail:
