@@ -273,11 +273,12 @@ async def test_a_provider_is_never_asked_twice(upstream: Upstream, make: Make, a
 
 
 async def test_the_key_is_sent_and_never_in_an_error(upstream: Upstream, make: Make, api: str) -> None:
-    for status in (400, 401, 500):
-        said = {"error": {"message": f"key {KEY} and sk-other-1234567890 are wrong", "type": "x"}}
+    for status, key in ((400, KEY), (401, "no-known-form/0123"), (500, KEY)):
+        said = {"error": {"message": f"key {key} and sk-other-1234567890 are wrong", "type": "x"}}
         upstream.queue.append(Script(status=status, body=said))
         with pytest.raises(ProviderError) as caught:
-            await make(api).complete(ASK, reservation())
+            await make(api, api_key=key).complete(ASK, reservation())
+        assert key not in repr(caught.value) + str(caught.value) + str(caught.value.body)
         assert "sk-" not in repr(caught.value) + str(caught.value) + str(caught.value.body)
         assert "[key]" in caught.value.message
     sent = upstream.seen[0].headers

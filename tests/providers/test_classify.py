@@ -38,6 +38,8 @@ OPENAI: list[tuple[int, Any, type[ProviderError], str | None]] = [
     (504, PAGE, Unanswered, None),
     (524, PAGE, Unanswered, None),
     (502, {"message": "Endpoint request timed out"}, Unanswered, None),
+    (504, {"detail": "timed out in between"}, Unanswered, None),
+    (502, {"error": "Bad Gateway"}, Unanswered, None),
     (500, "Internal Server Error", Unanswered, None),
     (503, PAGE, Unanswered, None),
     (504, "", Unanswered, None),

@@ -1,5 +1,6 @@
 """What providers state as usage, in every shape and place; over HTTP and as plain values."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -102,6 +103,16 @@ async def test_anthropic_usage_at_the_beginning_alone_is_no_usage(upstream: Upst
     with pytest.raises(Unanswered) as caught:
         await collect(make("anthropic").stream(ASK, reservation()))
     assert caught.value.usage is None
+
+
+async def test_anthropic_usage_that_is_never_finished_is_no_usage(upstream: Upstream, make: Make) -> None:
+    start = {"type": "message_start", "message": {"id": "1", "model": "m", "usage": {"input_tokens": 9, "output_tokens": 1}}}
+    block = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "a long answer"}}
+    end = [{"type": "message_delta", "delta": {"stop_reason": "end_turn"}}, {"type": "message_stop"}]
+    upstream.default = Script(events=[f"data: {json.dumps(event)}\n\n" for event in (start, block, *end)])
+    chunks = await collect(make("anthropic").stream(ASK, reservation()))
+    assert text(chunks) == "a long answer"
+    assert not any(chunk.usage for chunk in chunks)
 
 
 @pytest.mark.parametrize(
