@@ -268,7 +268,8 @@ def own_error(status: int, data: Any) -> Mapping[str, Any] | None:
         return {"message": error, "code": data.get("code")}
     if data.get("message") and (data.get("object") == "error" or "code" in data or "type" in data):
         return data
-    if data.get("detail"):
+    if data.get("detail") and data["detail"] not in ("Not Found", "Method Not Allowed"):
+        # Those two are what FastAPI says of a path that it does not have.
         return {"message": data["detail"]}
     return None
 

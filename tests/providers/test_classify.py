@@ -95,6 +95,7 @@ OPENAI: list[tuple[int, Any, type[ProviderError], str | None]] = [
     (404, error("The model `x` does not exist", "invalid_request_error", "model_not_found"), CallerFault, "model_not_found"),
     (404, error("model 'x' not found, try pulling it first"), CallerFault, "model_not_found"),
     (404, "404 page not found", Refused, "not_found"),
+    (404, {"detail": "Not Found"}, Refused, "not_found"),
     (400, error("'messages' must have a user turn", "invalid_request_error"), CallerFault, "invalid_request_error"),
     (422, {"detail": [{"loc": ["body", "n"], "msg": "must be 1"}]}, CallerFault, None),
     (413, PAGE, Refused, None),
