@@ -256,6 +256,8 @@ class Inbox:
         def work(connection: Connection) -> None:
             old = or_(
                 and_(tg_updates.c.state == State.OFFERED, tg_updates.c.received_ms < offered_before_ms),
+                # Pieces of a question that still waits are as old as it is.
+                and_(tg_updates.c.state == State.JOINED, tg_updates.c.received_ms < 2 * offered_before_ms - now_ms - KEEP_DONE_MS),
                 and_(tg_updates.c.state == State.DONE, tg_updates.c.received_ms < now_ms - KEEP_DONE_MS),
             )
             connection.execute(delete(tg_updates).where(tg_updates.c.bot_id == self.bot_id, old))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ from telegram.error import TelegramError
 from gateway.chat import Chunk, Message, Origin, Request
 from gateway.clock import to_ms
 from gateway.dispatcher import Begun, Reply, StreamBroken
-from gateway.errors import Cause, ChainExhausted, Exhausted, GatewayError, LedgerUnavailable, UnknownTarget
+from gateway.errors import Cause, ChainExhausted, Exhausted, GatewayError, LedgerUnavailable, RequestConflict, UnknownTarget
 from gateway.estimate import count_text
 from gateway.notice import notice
 from gateway.store.telegram import Turn
@@ -94,6 +94,17 @@ async def _outcome(running: Running, live: Live) -> GatewayError | None:
 async def _consume(
     desk: Desk, work: Work, request: Request, target: str, origin: Origin, live: Live, progress: _Progress
 ) -> None:
+    try:
+        await _follow(desk, work, request, target, origin, live, progress)
+    except RequestConflict:
+        # After a restart with another configuration the same question is another request: it is made anew.
+        anew = replace(origin, request_id=f"{origin.request_id}:again")
+        await _follow(desk, work, request, target, anew, live, progress)
+
+
+async def _follow(
+    desk: Desk, work: Work, request: Request, target: str, origin: Origin, live: Live, progress: _Progress
+) -> None:
     async with contextlib.aclosing(desk.dispatcher.stream(request, target, origin)) as events:
         async for event in events:
             if isinstance(event, Begun):
@@ -122,7 +133,7 @@ async def _deliver(
         footers += await _footers(desk, work, progress, dropped)
     shown = "\n\n".join(part for part in (body, *footers) if part)
     try:
-        if not await live.finish(_fenced(body, shown)):
+        if not await live.finish(_fenced(body, shown), plain=not body):
             outcome = "uncertain"
     except Gone as gone:
         log.info("telegram_unreachable", chat=work.lane.chat_id, reason=str(gone))
@@ -166,6 +177,8 @@ async def _footers(desk: Desk, work: Work, progress: _Progress, dropped: int) ->
     found = []
     if progress.reply is not None and progress.reply.clamped:
         found.append(work.say("clamped"))
+    elif progress.reply is not None and progress.reply.completion.finish_reason == "length":
+        found.append(work.say("full_length"))
     now = desk.clock.now()
     if progress.begun is not None and desk.settings.telegram.notify_fallback == "once":
         causes = [cause for cause in progress.begun.skipped if isinstance(cause.error, Exhausted)]

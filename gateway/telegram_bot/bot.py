@@ -16,6 +16,7 @@ from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.errors import ConfigError, Problem
 from gateway.settings import Settings
+from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.telegram import Arrival, Inbox, Lane, State
@@ -56,8 +57,9 @@ class TelegramBot:
         self._app = _application(settings)
         self._lanes = Lanes(self._run_lane)
         delivery = Delivery(self._app.bot, inbox)
+        books = Books(database, settings.budgets, clock)
         talk, people = Talk(database, self.bot_id), People(database, self.bot_id)
-        self._desk = Desk(settings, clock, dispatcher, store, inbox, talk, people, delivery, self._lanes, self.bot_id)
+        self._desk = Desk(settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id)
         self._handlers = Handlers(self._desk, Door(self._desk), self._app)
         self._parking = Parking(self._desk)
         self._source = Source(inbox, self._desk.now_ms, self._received)

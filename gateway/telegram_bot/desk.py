@@ -16,6 +16,7 @@ from gateway.dispatcher import Dispatcher
 from gateway.errors import LedgerUnavailable
 from gateway.notice import Reader, text, until, when
 from gateway.settings import Settings
+from gateway.store.books import Books
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.telegram import Inbox, Lane, Letter
 from gateway.store.telegram_talk import People, Role, Talk
@@ -97,6 +98,7 @@ class Desk:
     clock: Clock
     dispatcher: Dispatcher
     store: LedgerStore
+    books: Books
     inbox: Inbox
     talk: Talk
     people: People

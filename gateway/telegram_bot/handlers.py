@@ -14,7 +14,7 @@ from telegram.ext import ApplicationHandlerStop as Stop
 from gateway.errors import GatewayError
 from gateway.notice import notice
 from gateway.store.telegram import Letter
-from gateway.telegram_bot import admin, commands
+from gateway.telegram_bot import admin, commands, figures
 from gateway.telegram_bot.access import Door
 from gateway.telegram_bot.buttons import tapped
 from gateway.telegram_bot.desk import Desk, Standing, Work
@@ -51,6 +51,8 @@ class Handlers:
             "cancel": lambda work, _: commands.cancel(desk, work),
             "retry": lambda work, _: commands.retry(desk, work),
             "model": lambda work, words: commands.model(desk, work, words),
+            "budget": lambda work, _: figures.budget(desk, work),
+            "usage": lambda work, _: figures.usage(desk, work),
             "allow": lambda work, words: admin.allow(desk, work, words),
             "deny": lambda work, words: admin.deny(desk, work, words),
             "raise": lambda work, words: admin.raise_(desk, work, words),

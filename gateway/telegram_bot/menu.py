@@ -13,7 +13,7 @@ from gateway.telegram_bot.desk import Desk
 
 log = structlog.get_logger()
 
-GROUP = ("new", "stop", "retry", "model", "id", "help")
+GROUP = ("new", "stop", "retry", "model", "budget", "usage", "id", "help")
 PRIVATE = (*GROUP[:-1], "cancel", "start", "help")
 ADMIN = (*PRIVATE, "allow", "deny", "raise", "pause", "resume")
 FIRST = "en"

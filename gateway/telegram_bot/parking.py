@@ -48,6 +48,9 @@ class Parking:
                     await self._desk.inbox.prune(now_ms, now_ms - self._patience_ms)
             except LedgerUnavailable as error:
                 log.warning("telegram_parking_waits", reason=error.reason)
+            except Exception:
+                # One question that cannot be woken must not keep the others asleep.
+                log.exception("telegram_parking_failed")
             ticks += 1
             await asyncio.sleep(TICK_S)
 

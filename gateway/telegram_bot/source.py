@@ -51,7 +51,7 @@ class Source:
                 kwargs = {"offset": offset, "timeout": POLL_S, "limit": BATCH_MAX, "allowed_updates": ALLOWED_UPDATES}
                 raws: Any = await bot.do_api_request("getUpdates", kwargs, read_timeout=POLL_S + 10)
                 if isinstance(raws, list) and raws:
-                    await self.take(raws)
+                    await self._take_all(raws)
                     offset = max(_id(raw) for raw in raws) + 1
                 wait_s = 1.0
                 continue
@@ -76,6 +76,21 @@ class Source:
             arrivals.append(Arrival(_id(raw), lane, sender, raw))
         new = set(await self._inbox.add(arrivals, self._now_ms()))
         self._received([arrival for arrival in arrivals if arrival.update_id in new])
+
+    async def _take_all(self, raws: Sequence[Mapping[str, Any]]) -> None:
+        try:
+            await self.take(raws)
+        except LedgerUnavailable:
+            raise
+        except Exception:
+            # One update that cannot be kept must not hold up all that come after it.
+            for raw in raws:
+                try:
+                    await self.take([raw])
+                except LedgerUnavailable:
+                    raise
+                except Exception:
+                    log.exception("telegram_update_not_kept", update_id=raw.get("update_id"))
 
 
 def is_from_telegram(secret: str, header: str | None) -> bool:

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 import structlog
 from telegram.error import TelegramError
 
-from gateway.telegram_bot.delivery import Delivery, Gone, Keyboard, Place, Uncertain, Uneditable
+from gateway.telegram_bot.delivery import Delivery, Gone, Place, Uncertain, Uneditable
 from gateway.telegram_bot.limiter import GROUP_S, PRIVATE_S, Shed, Weight
-from gateway.telegram_bot.markup import Part, parts
+from gateway.telegram_bot.markup import Part, parts, plain_parts
 
 log = structlog.get_logger()
 
@@ -53,16 +53,16 @@ class Live:
         self._text = text
         self._grown.set()
 
-    async def finish(self, text: str, keyboard: Keyboard = ()) -> bool:
-        """Shows the whole text, in as many messages as it takes. False when it may not have arrived.
+    async def finish(self, text: str, *, plain: bool = False) -> bool:
+        """Shows the whole text, in as many messages as it takes; `plain` has no Markdown. False when it may not have arrived.
 
         Raises Gone, or TelegramError for what is our fault.
         """
         await self.close()
-        whole = parts(text)
+        whole = plain_parts(text) if plain else parts(text)
         certain = True
         for number, part in enumerate(whole):
-            certain &= await self._settle(number, part, keyboard if number == len(whole) - 1 else ())
+            certain &= await self._settle(number, part)
         for message_id in self._bubbles[len(whole) :]:
             await self._delivery.remove(self._place, message_id)
         return certain
@@ -74,18 +74,18 @@ class Live:
         self._typing.cancel()
         await asyncio.gather(self._task, self._typing, return_exceptions=True)
 
-    async def _settle(self, number: int, part: Part, keyboard: Keyboard) -> bool:
+    async def _settle(self, number: int, part: Part) -> bool:
         if number < len(self._bubbles):
             message_id = self._bubbles[number]
-            if self._shown.get(message_id) == part and not keyboard:
+            if self._shown.get(message_id) == part:
                 return True
             try:
-                await self._delivery.edit(self._place, message_id, part, Weight.FINAL, keyboard)
+                await self._delivery.edit(self._place, message_id, part, Weight.FINAL)
                 return True
             except Uneditable:
                 log.info("telegram_bubble_gone", chat=self._place.lane.chat_id)
         try:
-            sent = await self._delivery.send(self._place, part, Weight.FINAL, keyboard)
+            sent = await self._delivery.send(self._place, part, Weight.FINAL)
         except Uncertain:
             return False
         self._bubbles[number : number + 1] = [sent]

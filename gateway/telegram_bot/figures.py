@@ -1,0 +1,80 @@
+"""/budget and /usage: bars and sums, without amounts or names of budgets for people who are not admins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gateway.budget import Unit
+from gateway.store.budgets import Balance
+from gateway.telegram_bot.admin import tell
+from gateway.telegram_bot.desk import Desk, Work
+
+BAR = 10
+LINES_MAX = 30
+APART = ("key", "workflow", "run")
+"""Scopes that no question in a chat ever counts in."""
+
+
+async def budget(desk: Desk, work: Work) -> None:
+    """How full the budgets are that concern the person; admins see all, with amounts, in private."""
+    balances = await desk.books.balances()
+    mine = balances if work.reader.admin else [one for one in balances if concerns(one, work)]
+    lines = [line(desk, work, one) for one in mine[:LINES_MAX]]
+    await tell(desk, work, "\n".join(lines) if lines else work.say("no_budgets"))
+
+
+def concerns(balance: Balance, work: Work) -> bool:
+    """True for a budget that the person's own questions can count in."""
+    if any(kind in balance.scope for kind in APART):
+        return False
+    here = {"user": str(work.letter.user_id), "chat": str(work.lane.chat_id), "surface": "telegram"}
+    return all(here.get(kind, value) == value for kind, value in balance.scope.items())
+
+
+def line(desk: Desk, work: Work, balance: Balance) -> str:
+    """One budget: a bar of what is spent and held, and when it opens."""
+    used = balance.spent + balance.held
+    share = 1.0 if balance.limit <= 0 else min(used / balance.limit, 1.0)
+    full = int(share * BAR + 0.5)
+    said = f"{'▓' * full}{'░' * (BAR - full)} {share:.0%} {_name(work, balance)}"
+    if work.reader.admin:
+        said += f" {_amount(balance.unit, balance.spent)} / {_amount(balance.unit, balance.limit)}"
+        said += f" (+{_amount(balance.unit, balance.held)})" if balance.held else ""
+    if used and balance.resets_at is not None and balance.resets_at > desk.clock.now():
+        said += " · " + work.say("budget_opens", when=desk.when(work.reader, balance.resets_at))
+    return said
+
+
+def _name(work: Work, balance: Balance) -> str:
+    if work.reader.admin:
+        scope = ", ".join(f"{kind} {value}" for kind, value in balance.scope.items() if kind in ("user", "chat", "key"))
+        return f"{balance.name} ({scope})" if scope else balance.name
+    if balance.label:
+        return balance.label
+    if "user" in balance.scope:
+        return work.say("budget_yours")
+    return work.say("budget_chat" if "chat" in balance.scope else "budget_team")
+
+
+def _amount(unit: Unit, amount: int) -> str:
+    return f"${amount / 1_000_000:,.2f}" if unit is Unit.MICRO_USD else f"{amount:,}"
+
+
+async def usage(desk: Desk, work: Work) -> None:
+    """The person's own month to date; admins see everybody's, in private."""
+    now = desk.clock.now()
+    begin = now.astimezone(desk.settings.zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    sums = await desk.books.usage(["user"], begin, now)
+    mine = next((one for one in sums if one["user"] == str(work.letter.user_id)), None)
+    lines = [_sum(work, mine) if mine is not None else work.say("usage_none")]
+    if work.reader.admin:
+        most = sorted(sums, key=lambda one: -one["tokens"])[:LINES_MAX]
+        lines += [f"{one['user'] or '-'}: {_sum(work, one, 'usage_row')}" for one in most]
+    await tell(desk, work, "\n".join(lines))
+
+
+def _sum(work: Work, sums: dict[str, Any], key: str = "usage_sum") -> str:
+    fields = {"requests": f"{sums['requests']:,}", "tokens": f"{sums['tokens']:,}"}
+    if not work.reader.admin:
+        return work.say(key, **fields)
+    return work.say(f"{key}_cost", cost=_amount(Unit.MICRO_USD, sums["cost_micro_usd"]), **fields)
