@@ -128,7 +128,7 @@ class Inbox:
                     "received_ms": now_ms,
                 }
                 statement = upsert(connection, tg_updates).values(values).on_conflict_do_nothing()
-                if connection.execute(statement).rowcount == 1:
+                if connection.execute(statement.returning(tg_updates.c.update_id)).first() is not None:
                     new.append(arrival.update_id)
             return new
 
@@ -257,7 +257,9 @@ class Inbox:
             old = or_(
                 and_(tg_updates.c.state == State.OFFERED, tg_updates.c.received_ms < offered_before_ms),
                 # Pieces of a question that still waits are as old as it is.
-                and_(tg_updates.c.state == State.JOINED, tg_updates.c.received_ms < 2 * offered_before_ms - now_ms - KEEP_DONE_MS),
+                and_(
+                    tg_updates.c.state == State.JOINED, tg_updates.c.received_ms < 2 * offered_before_ms - now_ms - KEEP_DONE_MS
+                ),
                 and_(tg_updates.c.state == State.DONE, tg_updates.c.received_ms < now_ms - KEEP_DONE_MS),
             )
             connection.execute(delete(tg_updates).where(tg_updates.c.bot_id == self.bot_id, old))

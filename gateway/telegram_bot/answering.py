@@ -102,9 +102,7 @@ async def _consume(
         await _follow(desk, work, request, target, anew, live, progress)
 
 
-async def _follow(
-    desk: Desk, work: Work, request: Request, target: str, origin: Origin, live: Live, progress: _Progress
-) -> None:
+async def _follow(desk: Desk, work: Work, request: Request, target: str, origin: Origin, live: Live, progress: _Progress) -> None:
     async with contextlib.aclosing(desk.dispatcher.stream(request, target, origin)) as events:
         async for event in events:
             if isinstance(event, Begun):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from gateway.budget import Unit
@@ -64,7 +65,7 @@ async def usage(desk: Desk, work: Work) -> None:
     """The person's own month to date; admins see everybody's, in private."""
     now = desk.clock.now()
     begin = now.astimezone(desk.settings.zone).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    sums = await desk.books.usage(["user"], begin, now)
+    sums = await desk.books.usage(["user"], begin, now + timedelta(seconds=1))
     mine = next((one for one in sums if one["user"] == str(work.letter.user_id)), None)
     lines = [_sum(work, mine) if mine is not None else work.say("usage_none")]
     if work.reader.admin:

@@ -1,0 +1,71 @@
+"""/budget and /usage: bars for people, amounts for admins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.doubles.upstream import Script
+from tests.telegram_bot.rig import ADMIN, GROUP, OTHER, PERSON, rig
+
+BUDGETS = """
+[[budgets]]
+name = "person-day"
+label = "your allowance"
+user = "*"
+requests = 4
+per = "day"
+[[budgets]]
+name = "moonshot-hour"
+provider = "moonshot"
+tokens = 100_000
+per = "hour"
+[[budgets]]
+name = "programs"
+key = "*"
+requests = 9
+per = "day"
+"""
+
+
+async def test_people_see_bars_without_names_or_amounts_and_admins_see_all(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=BUDGETS) as run:
+        run.first.default = Script(text="Yes.", prompt_tokens=24_999, output_tokens=1)
+        for user in (PERSON, OTHER):
+            await run.api.say("question", user)
+            await run.api.answered("Yes.", user)
+        await run.api.say("/budget", PERSON)
+        shown = await run.api.answered("your allowance")
+        assert shown.text.splitlines() == [
+            "▓▓▓░░░░░░░ 25% your allowance · opens at 00:00",
+            "▓▓▓▓▓░░░░░ 50% the team's allowance · opens at 13:00",
+        ]
+        await run.api.say("/budget", ADMIN)
+        everything = await run.api.answered("person-day", ADMIN)
+        assert everything.text.splitlines() == [
+            "▓▓▓░░░░░░░ 25% person-day (user 42) 1 / 4 · opens at 00:00",
+            "▓▓▓░░░░░░░ 25% person-day (user 43) 1 / 4 · opens at 00:00",
+            "▓▓▓▓▓░░░░░ 50% moonshot-hour 50,000 / 100,000 · opens at 13:00",
+        ]
+        await run.api.say("/budget@test_bot", ADMIN, GROUP)
+        public = await run.api.answered("team's allowance", GROUP)
+        assert "moonshot" not in public.text, "a group reads no names, whoever asks"
+
+
+async def test_usage_is_the_persons_own_month(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        run.first.default = Script(text="Yes.", prompt_tokens=1200, output_tokens=1)
+        await run.api.say("/usage", PERSON)
+        await run.api.answered("asked nothing this month")
+        for _ in range(2):
+            await run.api.say("question", PERSON)
+        await run.api.say("question", OTHER)
+        await run.api.answered("Yes.", OTHER)
+        await run.api.until(lambda: len(run.api.bubbles(PERSON)) == 3)
+        await run.api.say("/usage", PERSON)
+        await run.api.answered("This month: 2 answers, 2,402 tokens.")
+        await run.api.say("/usage", ADMIN)
+        everybody = await run.api.answered("42: 2 answers, 2,402 tokens, $0.00", ADMIN)
+        assert "43: 1 answers" in everybody.text
+        run.clock.advance(days=40)
+        await run.api.say("/usage", PERSON)
+        await run.api.until(lambda: len([b for b in run.api.bubbles(PERSON) if "nothing this month" in b.text]) == 2)
