@@ -125,6 +125,7 @@ def draft(
     deadline_ms: int = 10**15,
     attempt: int = 1,
     request_id: str | None = None,
+    prefix: str = "a",
     **origin: Any,
 ) -> Draft:
     """An attempt that asks for so much; its prompt is half of the tokens."""
@@ -132,7 +133,7 @@ def draft(
     asker = Origin(request_id or f"request-{number}", origin.pop("surface", "http"), **origin)
     held = Amounts(requests, tokens, micro_usd)
     prompt = tokens // 2
-    return Draft(f"a{number:06}", asker, attempt, chain, Slot(provider, "m-1"), held, tokens - prompt, prompt, deadline_ms)
+    return Draft(f"{prefix}{number:06}", asker, attempt, chain, Slot(provider, "m-1"), held, tokens - prompt, prompt, deadline_ms)
 
 
 def settled(tokens: int, micro_usd: int = 0, **fields: Any) -> Closing:
