@@ -1,0 +1,202 @@
+"""The composition root: the only file that knows every room. Opens, starts, stops, and listens to signals.
+
+`open` gives the store and, with `gate`, the dispatcher: enough for a command. `start` adds the surfaces of its roles.
+The clock comes in here and nowhere else, so that a test can set it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+from collections.abc import AsyncIterator, Coroutine, Mapping
+from typing import TYPE_CHECKING
+
+import structlog
+
+from gateway.clock import Clock, SystemClock
+from gateway.dispatcher import Dispatcher, Observer
+from gateway.errors import LedgerUnavailable
+from gateway.prices import Prices
+from gateway.providers import Provider, build
+from gateway.settings import Settings
+from gateway.store.books import Books
+from gateway.store.database import Database
+from gateway.store.keys import Keys
+from gateway.store.ledger_store import LedgerStore
+from gateway.store.migrations import require_head
+
+if TYPE_CHECKING:
+    from gateway.telegram_bot import TelegramBot
+    from gateway.web.app import Server
+    from gateway.web.metrics import Metrics
+
+log = structlog.get_logger(__name__)
+
+BOT, WEB = "bot", "web"
+ROLES = frozenset({BOT, WEB})
+"""What a process may do; all of it by default."""
+
+DRAIN_S = 5.0
+"""How long a stop waits for closings that are on their way to the database."""
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class App:
+    """One per process. Make it, `open` or `start` it, `stop` it; or `async with app.running():`."""
+
+    def __init__(self, settings: Settings, clock: Clock | None = None, *, roles: frozenset[str] = ROLES) -> None:
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self.roles = roles
+        self.database = Database(settings.database_url)
+        self.store = LedgerStore(self.database, settings.budgets, self.clock)
+        self.books = Books(self.database, settings.budgets, self.clock)
+        self.keys = Keys(self.database, self.clock)
+        self.ready = asyncio.Event()
+        """Set once every surface of this process takes work."""
+        self.address = ""
+        """Where the HTTP interface listens, as a URL; "" without one."""
+        self.pairing_code: str | None = None
+        """What makes the first admin by /start CODE; None when there is one, or no bot."""
+        self.bot: TelegramBot | None = None
+        self._dispatcher: Dispatcher | None = None
+        self._providers: Mapping[str, Provider] = {}
+        self._server: Server | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._stopping = asyncio.Event()
+        self._failure: BaseException | None = None
+
+    @property
+    def dispatcher(self) -> Dispatcher:
+        """The gate and what is behind it; there once the program was opened with it."""
+        assert self._dispatcher is not None, "opened without the gate"
+        return self._dispatcher
+
+    async def open(self, *, gate: bool = True, observer: Observer | None = None) -> None:
+        """Books and keys, and with `gate` the dispatcher. Raises DatabaseBehind, LedgerUnavailable."""
+        await asyncio.to_thread(require_head, self.settings.database_url)
+        if not gate:
+            return
+        await self.store.start()
+        self._providers = build(self.settings, self.clock)
+        prices = Prices(self.settings)
+        self._dispatcher = Dispatcher(self.store, self._providers, self.settings, self.clock, prices=prices, observer=observer)
+        self._spawn(self.store.maintain())
+
+    async def start(self) -> None:
+        """Opens everything and takes work in. Raises DatabaseBehind, LedgerUnavailable, OSError (the port is taken)."""
+        from gateway.web.metrics import Metrics
+
+        metrics = Metrics(self.settings)
+        await self.open(observer=metrics)
+        # What a dead process on this machine held is charged before the first call asks for room.
+        await self.store.sweep()
+        if BOT in self.roles and self.settings.telegram.token:
+            await self._start_bot()
+        if WEB in self.roles:
+            await self._start_web(metrics)
+        self.ready.set()
+        log.info("started", roles=",".join(sorted(self.roles)), address=self.address, bot=self.bot is not None)
+
+    async def _start_bot(self) -> None:
+        from gateway.telegram_bot import TelegramBot
+
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock)
+        self.pairing_code = await self.bot.pairing_code()
+        await self.bot.start()
+        self._spawn(self.bot.run())
+
+    async def _start_web(self, metrics: Metrics) -> None:
+        from gateway.web.app import Server, Services, create_app
+
+        services = Services(
+            dispatcher=self.dispatcher,
+            keys=self.keys,
+            settings=self.settings,
+            clock=self.clock,
+            metrics=metrics,
+            ready={"database": self._database_ready, **({"bot": self._bot_ready} if self.bot else {})},
+            receiver=self.bot,
+        )
+        self._server = Server(create_app(services))
+        host = self.settings.host
+        port = await self._server.start(host, self.settings.port)
+        self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    async def _database_ready(self) -> bool:
+        await self.store.refresh()
+        return True
+
+    async def _bot_ready(self) -> bool:
+        return self.bot is not None and self.bot.ready
+
+    async def until_stopped(self) -> None:
+        """Returns at the first SIGTERM or SIGINT or `request_stop`; a second signal ends the process at once.
+
+        Raises what ended a part that should have gone on.
+        """
+        loop = asyncio.get_running_loop()
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._signalled, number)
+        try:
+            await self._stopping.wait()
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+        if self._failure is not None:
+            raise self._failure
+
+    def request_stop(self) -> None:
+        """Ends `until_stopped`."""
+        self._stopping.set()
+
+    def _signalled(self, number: signal.Signals) -> None:
+        log.info("stopping", signal=number.name)
+        self._stopping.set()
+        # From here on the system's own answer to a signal holds: it ends the process at once. What is then left
+        # behind is what a crash leaves, and the next start settles it.
+        loop = asyncio.get_running_loop()
+        for other in SIGNALS:
+            loop.remove_signal_handler(other)
+            signal.signal(other, signal.SIG_DFL)
+
+    async def stop(self) -> None:
+        """Stops intake first, then lets what is under way end, settles, and closes."""
+        self.ready.clear()
+        surfaces = [part.stop() for part in (self.bot, self._server) if part is not None]
+        self.bot = self._server = None
+        await asyncio.gather(*surfaces)
+        tasks, self._tasks = self._tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if self._dispatcher is not None:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DRAIN_S):
+                    await self._dispatcher.drain()
+            with contextlib.suppress(LedgerUnavailable):
+                await self.store.stop()
+        providers, self._providers = self._providers, {}
+        await asyncio.gather(*(provider.close() for provider in providers.values()))
+        await self.database.close()
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[App]:
+        """Started for the length of a `with` block."""
+        try:
+            await self.start()
+            yield self
+        finally:
+            await self.stop()
+
+    def _spawn(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(self._ended)
+        self._tasks.append(task)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        """A part that ends by itself takes the process with it: half a server would look like a whole one."""
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._failure = error
+            self._stopping.set()

@@ -1,0 +1,111 @@
+"""`sluicegate budgets`: where every budget stands, temporary raises, and their history."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import typer
+
+from gateway.amounts import parse_change, parse_span
+from gateway.budget import Unit
+from gateway.cli.outcome import DONE, USAGE, CommandError
+from gateway.cli.render import amount, bar, document, moment, on_terminal, scope_text, show, stamp, unit_name
+from gateway.cli.session import actor, load_settings, opened
+from gateway.clock import from_ms, to_ms
+
+
+async def show_budgets(config: Path | None, *, as_json: bool) -> int:
+    """Every counter: spent, held, left, a bar, and when it resets."""
+    settings = load_settings(config)
+    async with opened(settings) as app:
+        balances = await app.books.balances()
+        now = app.clock.now()
+    if as_json:
+        document({"budgets": [balance.as_json() for balance in balances]})
+        return DONE
+    plain = not on_terminal()
+    rows = [
+        [
+            balance.name,
+            scope_text(dict(balance.scope)),
+            unit_name(balance.unit),
+            balance.window,
+            bar(balance.spent, balance.held, balance.limit, plain=plain),
+            amount(balance.unit, balance.spent),
+            amount(balance.unit, balance.held),
+            amount(balance.unit, balance.left),
+            amount(balance.unit, balance.limit),
+            moment(balance.resets_at, settings.zone, now, never="-"),
+        ]
+        for balance in balances
+    ]
+    show(["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets at"], rows, right={5, 6, 7, 8})
+    return DONE
+
+
+async def raise_budget(config: Path | None, name: str, change: str, duration: str, *, as_json: bool) -> int:
+    """Raises a limit for a while, and says what it is now."""
+    settings = load_settings(config)
+    budget = settings.budgets.by_name.get(name)
+    if budget is None:
+        raise CommandError(f"there is no budget {name!r}; there are {', '.join(settings.budgets.by_name) or 'none'}", USAGE)
+    try:
+        operation, value = parse_change(change, budget.unit)
+        seconds = parse_span(duration)
+    except ValueError as error:
+        raise CommandError(str(error), USAGE)
+    async with opened(settings) as app:
+        ends_at = app.clock.now() + timedelta(seconds=seconds)
+        await app.store.raise_limit(name, operation, value, to_ms(ends_at), actor())
+        balances = [balance for balance in await app.books.balances() if balance.name == name]
+        now = app.clock.now()
+    if as_json:
+        document({"name": name, "change": change, "ends_at": stamp(ends_at), "budgets": [one.as_json() for one in balances]})
+        return DONE
+    typer.echo(f"{name}: {change} until {moment(ends_at, settings.zone, now)}.")
+    for balance in balances:
+        left, limit = amount(balance.unit, balance.left), amount(balance.unit, balance.limit)
+        typer.echo(f"  {scope_text(dict(balance.scope))}: limit {limit} {unit_name(balance.unit)}, {left} left")
+    return DONE
+
+
+async def history(config: Path | None, name: str, *, as_json: bool) -> int:
+    """Raises, their ends, and corrections of one budget, newest first."""
+    settings = load_settings(config)
+    if name not in settings.budgets.by_name:
+        raise CommandError(f"there is no budget {name!r}; there are {', '.join(settings.budgets.by_name) or 'none'}", USAGE)
+    unit = settings.budgets.by_name[name].unit
+    async with opened(settings) as app:
+        entries = await app.books.audit(name)
+    facts = [
+        {"at": stamp(from_ms(entry.at_ms)), "actor": entry.actor, "action": entry.action, **_detail(entry.detail)}
+        for entry in entries
+        if entry.action in ("raise", "end raise", "adjust")
+    ]
+    if as_json:
+        document({"name": name, "unit": str(unit), "history": facts})
+        return DONE
+    rows = [[str(fact["at"]), str(fact["actor"]), str(fact["action"]), _change(unit, fact), _end(fact)] for fact in facts]
+    show(["at", "by", "what", "change", "until or why"], rows)
+    return DONE
+
+
+def _detail(detail: object) -> dict[str, object]:
+    found = dict(detail) if isinstance(detail, dict) else {}
+    ends = found.pop("ends", None)
+    return found | ({"ends_at": stamp(from_ms(ends))} if isinstance(ends, int) else {})
+
+
+def _change(unit: Unit, fact: dict[str, object]) -> str:
+    value = fact.get("amount", fact.get("spent"))
+    if not isinstance(value, int):
+        return ""
+    if fact.get("operation") == "%":
+        return f"+{value}%"
+    sign = "+" if fact["action"] == "adjust" and value > 0 else ""
+    return f"{fact.get('operation', sign)}{amount(unit, value)}"
+
+
+def _end(fact: dict[str, object]) -> str:
+    return str(fact.get("ends_at") or fact.get("reason") or "")

@@ -1,0 +1,66 @@
+"""`sluicegate keys`: who may use the HTTP interface."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from gateway.cli.outcome import DONE, FAILED, complain
+from gateway.cli.render import document, on_terminal, show, stamp
+from gateway.cli.session import actor, load_settings, opened
+
+if TYPE_CHECKING:
+    from gateway.app import App
+
+
+async def create(config: Path | None, name: str, *, admin: bool, as_json: bool) -> int:
+    """Makes a key and shows it this once. Piped, standard output has the key alone."""
+    async with opened(load_settings(config)) as app:
+        secret = await app.keys.create(name, admin, actor())
+    if as_json:
+        document({"name": name, "key": secret, "admin": admin})
+        return DONE
+    typer.echo(secret)
+    if on_terminal():
+        typer.echo("Keep it: it is shown this once, and only its hash is stored.", err=True)
+    return DONE
+
+
+async def list_keys(config: Path | None, *, as_json: bool) -> int:
+    """Every key by name, revoked ones too."""
+    async with opened(load_settings(config)) as app:
+        found = await app.keys.list()
+    if as_json:
+        facts = [
+            {"name": key.name, "admin": key.admin, "created_at": stamp(key.created_at), "revoked_at": stamp(key.revoked_at)}
+            for key in found
+        ]
+        document({"keys": facts})
+        return DONE
+    rows = [
+        [key.name, "admin" if key.admin else "user", stamp(key.created_at) or "", stamp(key.revoked_at) or "-"] for key in found
+    ]
+    show(["name", "may", "created", "revoked"], rows)
+    return DONE
+
+
+async def revoke(config: Path | None, name: str, *, as_json: bool) -> int:
+    """Ends a key; exit code 1 when there is no live one of this name."""
+    async with opened(load_settings(config)) as app:
+        revoked = await app.keys.revoke(name, actor())
+    if as_json:
+        document({"name": name, "revoked": revoked})
+    if not revoked:
+        complain(f"there is no key {name!r} that could be revoked: `sluicegate keys list` shows them")
+        return FAILED
+    if not as_json:
+        typer.echo(f"{name}: revoked.")
+    return DONE
+
+
+async def replace(app: App, name: str) -> str:
+    """A new key under a name that may have one already."""
+    await app.keys.revoke(name, actor())
+    return await app.keys.create(name, False, actor())

@@ -1,0 +1,127 @@
+"""How things look: amounts, bars, times and tables. Pure but for `show`, which prints.
+
+On a terminal tables are drawn by Rich; piped they are plain aligned text that `awk` and a reader understand.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Sequence
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import typer
+
+BAR_WIDTH = 20
+
+
+def amount(unit: str, value: int) -> str:
+    """An amount in a budget's unit for people: `12,345`, or dollars for micro-USD."""
+    if unit != "micro_usd":
+        return f"{value:,}"
+    sign, micro = ("-" if value < 0 else ""), abs(value)
+    digits = f"{micro / 1_000_000:,.6f}".rstrip("0")
+    whole, _, rest = digits.partition(".")
+    return f"{sign}${whole}.{rest.ljust(2, '0')}"
+
+
+def unit_name(unit: str) -> str:
+    """A budget's unit for people."""
+    return "USD" if unit == "micro_usd" else unit
+
+
+def bar(spent: int, held: int, limit: int, width: int = BAR_WIDTH, *, plain: bool = False) -> str:
+    """Spent, held and left as a bar of `width` cells. Anything spent or held shows at least one cell; a limit of 0 is full."""
+    full, part, free = "#+." if plain else "█▒░"
+    if limit <= 0:
+        return full * width
+    first = min(width, _cells(spent, limit, width))
+    second = min(width - first, _cells(held, limit, width))
+    return full * first + part * second + free * (width - first - second)
+
+
+def _cells(value: int, limit: int, width: int) -> int:
+    return max(1, value * width // limit) if value > 0 else 0
+
+
+def span(seconds: float) -> str:
+    """A length of time for people, in its two largest units, rounded up to the second: `7 h 12 min`."""
+    left = max(0, -int(-seconds // 1))
+    days, rest = divmod(left, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, second = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (second, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{value} {name}" for value, name in parts[:2] if value or len(parts) == 1)
+
+
+def countdown(seconds: float) -> str:
+    """A length of time in as few letters as can be: `4:55`, `7h12`, `3d`."""
+    left = max(0, -int(-seconds // 1))
+    if left < 3600:
+        return f"{left // 60}:{left % 60:02}"
+    return f"{left // 3600}h{left % 3600 // 60:02}" if left < 86_400 else f"{left // 86_400}d"
+
+
+def moment(instant: datetime | None, zone: ZoneInfo, now: datetime, never: str = "never") -> str:
+    """An instant in the configuration's zone with the wait until it: `14:20 (in 23 min)`; the date too if it is not today."""
+    if instant is None:
+        return never
+    local, today = instant.astimezone(zone), now.astimezone(zone)
+    pattern = "%H:%M:%S" if (instant - now).total_seconds() < 120 else "%H:%M"
+    if local.date() != today.date():
+        pattern = "%Y-%m-%d %H:%M"
+    return f"{local.strftime(pattern)} (in {span((instant - now).total_seconds())})"
+
+
+def stamp(instant: datetime | None) -> str | None:
+    """RFC 3339 in UTC, to the second when it is whole: the form of every instant in a JSON document."""
+    if instant is None:
+        return None
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def scope_text(scope: dict[str, str]) -> str:
+    """A budget's scope for people: `provider=moonshot user=1002`, or `every call`."""
+    return " ".join(f"{kind}={value}" for kind, value in scope.items()) or "every call"
+
+
+def plain_table(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = ()) -> str:
+    """Aligned text without a frame, two spaces between columns, nothing after the last word of a line."""
+    table = [list(headers), *[list(row) for row in rows]]
+    widths = [max(len(row[i]) for row in table) for i in range(len(headers))]
+    lines = []
+    for row in table:
+        cells = [cell.rjust(widths[i]) if i in right else cell.ljust(widths[i]) for i, cell in enumerate(row)]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def on_terminal() -> bool:
+    """True when standard output is a terminal."""
+    return sys.stdout.isatty()
+
+
+def show(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collection[int] = (), title: str = "") -> None:
+    """Prints a table in the form that fits where standard output goes."""
+    if not on_terminal():
+        typer.echo(plain_table(headers, rows, right))
+        return
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=title or None, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
+    for i, header in enumerate(headers):
+        table.add_column(header, justify="right" if i in right else "left", overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(cell) for cell in row])
+    Console().print(table)
+
+
+def document(value: object) -> None:
+    """Prints one JSON document."""
+    typer.echo(json.dumps(value, ensure_ascii=False, indent=2))

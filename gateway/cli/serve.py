@@ -1,0 +1,76 @@
+"""`sluicegate serve`: the bot and the HTTP interface until a signal comes."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import typer
+
+from gateway.app import ROLES, App
+from gateway.cli.outcome import DONE, USAGE, CommandError
+from gateway.cli.session import load_settings, log_to
+
+LATER = ("worker", "scheduler")
+"""Roles of parts that this version does not have: one that did nothing would deceive."""
+
+
+def serve(config: Path | None, only: str | None) -> int:
+    """Serves until SIGTERM or SIGINT. Refuses a database that is behind."""
+    roles = parse_roles(only)
+    settings = load_settings(config)
+    app = App(settings, roles=roles)
+    log_to(app, sys.stderr)
+    return run_app(app, _greet)
+
+
+def parse_roles(only: str | None) -> frozenset[str]:
+    """The roles of `--only`; all of them without it."""
+    if only is None:
+        return ROLES
+    names = [name.strip() for name in only.split(",") if name.strip()]
+    for name in names:
+        if name in LATER:
+            raise CommandError(f"--only {name}: it comes with workflows, which this version does not have", USAGE)
+        if name not in ROLES:
+            raise CommandError(f"--only {name}: no such role; there are {', '.join(sorted(ROLES))}", USAGE)
+    if not names:
+        raise CommandError(f"--only: name some of {', '.join(sorted(ROLES))}", USAGE)
+    return frozenset(names)
+
+
+def run_app(app: App, announce: Callable[[App], Awaitable[None]]) -> int:
+    """Runs the program on a fast event loop until it is told to stop; `announce` is called once it is ready."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(app, announce))
+    return DONE
+
+
+async def _serve(app: App, announce: Callable[[App], Awaitable[None]]) -> None:
+    await app.start()
+    try:
+        await announce(app)
+        await app.until_stopped()
+    finally:
+        await app.stop()
+
+
+async def _greet(app: App) -> None:
+    for line in greeting(app):
+        typer.echo(line, err=True)
+
+
+def greeting(app: App) -> list[str]:
+    """What an operator wants to know at the start."""
+    lines = []
+    if app.address:
+        lines.append(f"Sluicegate listens on {app.address}")
+    if app.bot is not None:
+        lines.append("The Telegram bot is on.")
+    if app.pairing_code:
+        lines.append(f"It has no admin yet. Send it: /start {app.pairing_code}")
+    return lines

@@ -1,0 +1,67 @@
+"""What most commands begin with: the configuration, and the database opened beside a server that may be running."""
+
+from __future__ import annotations
+
+import getpass
+import logging
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from gateway import settings as configuration
+from gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from gateway.app import App
+
+DEMO = "demo"
+"""`--config demo`: the built-in configuration, in the working directory's var/."""
+
+
+def load_settings(config: Path | None) -> Settings:
+    """The configuration of `--config`, SLUICEGATE_CONFIG or the working directory. Raises ConfigError."""
+    if config is not None and str(config) == DEMO and not config.exists():
+        return demo_settings()
+    return configuration.load(config, os.environ)
+
+
+def demo_settings() -> Settings:
+    """The built-in configuration; the packaged model where it is installed, else the scripted provider."""
+    from gateway.providers import local_available
+
+    return configuration.demo(Path.cwd(), local_available(), os.environ)
+
+
+@asynccontextmanager
+async def opened(settings: Settings, *, gate: bool = False) -> AsyncIterator[App]:
+    """The program without its surfaces: the store, and with `gate` the dispatcher too. Raises DatabaseBehind."""
+    from gateway.app import App
+
+    app = App(settings)
+    if gate:
+        log_to(app, sys.stderr, logging.WARNING)
+    await app.open(gate=gate)
+    try:
+        yield app
+    finally:
+        await app.stop()
+
+
+def log_to(app: App, stream: TextIO, level: int = logging.INFO) -> None:
+    """Sets the process's logging up; no line shows a secret of the configuration."""
+    from gateway import logs
+
+    telegram, providers = app.settings.telegram, app.settings.providers.values()
+    secrets = [telegram.token, telegram.webhook_secret, *(provider.api_key for provider in providers)]
+    logs.configure(app.clock, stream, secrets, level)
+
+
+def actor() -> str:
+    """Who acts, for the audit: the machine's user."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (OSError, KeyError):  # A container's user may have no name.
+        return f"cli:{os.getuid()}"
