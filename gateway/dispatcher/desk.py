@@ -92,7 +92,7 @@ class Desk:
         """A stream that passed its output limit and was cut off: what came is the answer, stopped by its length."""
         settlement = self.at_least(attempt, received)
         model = received.model or attempt.slot.model
-        body = replies.assembled(received.chunks, model, settlement.usage)
+        body = replies.whole(received, "length", model, settlement.usage)
         completion = Completion(received.text, "length", model, received.usage, body)
         reply = self._reply(walk, attempt, completion, settlement, clamped=attempt.lowered, estimated=True)
         self._parts.breakers.succeeded(attempt.slot)
@@ -120,7 +120,7 @@ class Desk:
     def at_most(self, attempt: Attempt, received: Received) -> Settlement:
         """The prompt bound and an upper bound of what was received, within the hold unless more is stated."""
         hold, slot, stated = settle.held(attempt.reservation).usage, attempt.slot, received.usage
-        bound = self._estimator.received_bound(slot, received.everything) + received.unseen_bytes()
+        bound = self._estimator.received_bound(slot, received.reasoning + received.text) + received.unseen_bytes
         usage = Usage(
             prompt=max(hold.prompt, stated.prompt if stated else 0),
             output=max(min(bound, hold.output), received.deltas, stated.output if stated else 0),

@@ -6,12 +6,32 @@ from gateway.chat import Chunk, Usage
 
 
 class Received:
-    """One stream's chunks, added up. Tokens are output tokens."""
+    """One stream's chunks, added up. Tokens are output tokens.
 
-    __slots__ = ("_reasoning", "_text", "chunks", "deltas", "finish_reason", "model", "usage", "visible")
+    `keeps_all`: every chunk is kept, because text alone does not say what came (tool calls, several answers) or the
+    whole reply is to be stored; otherwise the last one only.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = (
+        "_reasoning",
+        "_text",
+        "chunks",
+        "deltas",
+        "finish_reason",
+        "keeps_all",
+        "last",
+        "model",
+        "unseen_bytes",
+        "usage",
+        "visible",
+    )
+
+    def __init__(self, *, keeps_all: bool) -> None:
+        self.keeps_all = keeps_all
         self.chunks: list[Chunk] = []
+        self.last: Chunk | None = None
+        self.unseen_bytes = 0
+        """The size of visible chunks without text (tool calls): at most that many tokens."""
         self.deltas = 0
         """Non-empty deltas: each is at least one token."""
         self.visible = False
@@ -28,13 +48,15 @@ class Received:
         return "".join(self._text)
 
     @property
-    def everything(self) -> str:
-        """The visible text and the reasoning so far."""
-        return "".join(self._reasoning) + self.text
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return "".join(self._reasoning)
 
     def take(self, chunk: Chunk) -> None:
         """Adds one chunk."""
-        self.chunks.append(chunk)
+        self.last = chunk
+        if self.keeps_all:
+            self.chunks.append(chunk)
         if chunk.text:
             self._text.append(chunk.text)
             self.deltas += 1
@@ -44,6 +66,8 @@ class Received:
             self._reasoning.append(chunk.reasoning)
         if chunk.visible:
             self.visible = True
+            if not chunk.text:
+                self.unseen_bytes += len(chunk.raw or str(chunk.body).encode())
         if chunk.usage is not None:
             self.usage = chunk.usage
         if chunk.model is not None:
@@ -56,7 +80,3 @@ class Received:
         if self.finish_reason is not None:
             return False
         return self.deltas > output_tokens or (self.usage is not None and self.usage.output > output_tokens)
-
-    def unseen_bytes(self) -> int:
-        """The size of what came in visible chunks without text (tool calls), in bytes: at most that many tokens."""
-        return sum(len(chunk.raw or str(chunk.body).encode()) for chunk in self.chunks if chunk.visible and not chunk.text)

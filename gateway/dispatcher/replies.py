@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from gateway.chat import Chunk, Completion, Request, Slot, Usage
+from gateway.dispatcher.received import Received
 from gateway.dispatcher.values import Begun, Priced, Reply
 
 
@@ -119,6 +120,17 @@ def payload(chunk: Chunk) -> Mapping[str, Any]:
         return chunk.body
     loaded = orjson.loads(chunk.raw) if chunk.raw is not None else {}
     return loaded if isinstance(loaded, dict) else {}
+
+
+def whole(received: Received, finish_reason: str, model: str, usage: Usage) -> dict[str, Any]:
+    """The whole `chat.completion` object of a stream that has ended."""
+    if received.keeps_all:
+        return assembled(received.chunks, model, usage)
+    message = {"role": "assistant", "content": received.text}
+    if received.reasoning:
+        message["reasoning_content"] = received.reasoning
+    choice = {"index": 0, "message": message, "finish_reason": finish_reason}
+    return {"object": "chat.completion", "model": model, "choices": [choice], "usage": usage_body(usage)}
 
 
 def assembled(chunks: Iterable[Chunk], model: str, usage: Usage) -> dict[str, Any]:

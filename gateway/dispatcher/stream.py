@@ -28,6 +28,9 @@ from gateway.providers import Provider
 USAGE_WAIT_S = 0.5
 """How long a finished stream whose caller left is still read for its usage."""
 
+CALLS = frozenset(("tools", "functions"))
+"""Request fields with which an answer may be more than its text."""
+
 Event = Begun | Chunk | Priced | Reply
 
 
@@ -43,7 +46,8 @@ class StreamedAttempt:
         """True when the request's total deadline may pass before the provider's own time-outs do."""
         # A provider's stream is an asynchronous generator: only that can be closed.
         self._upstream = cast("AsyncGenerator[Chunk, None]", provider.stream(walk.request, attempt.reservation))
-        self._received = Received()
+        request = walk.request
+        self._received = Received(keeps_all=walk.origin.dedupe or request.n > 1 or not request.extra.keys().isdisjoint(CALLS))
         self._output_tokens = attempt.reservation.output_tokens * walk.request.n
         self._held_back: list[Chunk] = []
         self._begun = False
@@ -124,7 +128,7 @@ class StreamedAttempt:
         """The last events of a stream that was cut off."""
         known = self._desk.at_least(self._attempt, self._received)
         model = self._received.model or self._attempt.slot.model
-        last = replies.stopped_chunk(self._received.chunks[-1], known.usage, model)
+        last = replies.stopped_chunk(self._received.last, known.usage, model)
         before = () if self._begun else self._begin()
         return (*before, Priced(known.usage, known.cost_micro_usd), last)
 
@@ -167,5 +171,5 @@ class StreamedAttempt:
         received = self._received
         model = received.model or self._attempt.slot.model
         usage = received.usage or settle.held(self._attempt.reservation).usage
-        body = replies.assembled(received.chunks, model, usage)
+        body = replies.whole(received, finish_reason, model, usage)
         return Completion(received.text, finish_reason, model, received.usage, body)

@@ -277,7 +277,7 @@ async def test_tool_calls_are_visible_and_put_together():
     )
     rig = Rig()
     rig["a"].plays(Play(words=(), tool_calls=parts, finish_reason="tool_calls"))
-    heard = await rig.read()
+    heard = await rig.read(extra={"tools": [{"type": "function", "function": {"name": "look"}}]})
     assert heard.reply is not None
     message = heard.reply.completion.body["choices"][0]["message"]
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"a": 1}'}}
