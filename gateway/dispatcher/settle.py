@@ -104,7 +104,7 @@ def left(reservation: Reservation, came: Settlement | None, timing: Timing) -> C
         came,
         timing,
         Outcome.CANCELLED,
-        at_least=came is None,
+        at_least=False,
         estimated=True,
         uncertain=False,
         detail="the caller left",

@@ -123,12 +123,13 @@ class Rig:
         disk: Disk | None = None,
         owner: str = "owner-1",
         chain_timeout_s: float = 300.0,
+        store: type[MemoryStore] = MemoryStore,
     ) -> None:
         names = names or ("a",)
         self.settings = replace(settings_of(names, budgets, models or {}, chains or {}), chain_timeout_s=chain_timeout_s)
         self.clock = LoopClock()
         self.disk = disk or Disk()
-        self.store = MemoryStore(self.settings.budgets, self.clock, disk=self.disk, owner=owner)
+        self.store = store(self.settings.budgets, self.clock, disk=self.disk, owner=owner)
         self.providers = {name: ScriptedProvider(name, self.pending) for name in names}
         self.alerts: list[tuple[str, Mapping[str, object]]] = []
         self.observer = Counted()

@@ -133,6 +133,18 @@ async def test_a_broken_stream_can_be_asked_again():
     assert not again.reply.repeated
 
 
+async def test_an_answered_id_is_not_given_back():
+    rig = Rig()
+    doors: list[str] = []
+
+    async def door(name: str) -> None:
+        doors.append(name)
+
+    rig.store._door = door
+    await rig.ask(**SAME)
+    assert doors == ["claim", "claimed", "reserve", "reserved", "close", "closed"]
+
+
 async def test_without_dedupe_the_same_id_is_two_calls():
     rig = Rig()
     await rig.ask(request_id="x")

@@ -183,6 +183,16 @@ async def test_an_unclampable_request_is_never_clamped():
     assert isinstance(caught.value.causes[0].error, CannotServe)
 
 
+async def test_what_is_held_is_no_room():
+    rig = Rig(budgets=(tokens("t", 200),))
+    rig["a"].plays(Play(delay_s=5))
+    first = asyncio.ensure_future(rig.ask())
+    await asyncio.sleep(1)
+    await rig.ask()
+    assert [bill.reservation.output_tokens for bill in rig["a"].bills] == [100, 80]
+    await first
+
+
 async def test_money_clamps_too():
     rig = Rig(budgets=(usd("m", 100),), models={"a": PRICED})
     rig["a"].plays(Play(words=said(100)))
@@ -192,7 +202,9 @@ async def test_money_clamps_too():
 
 
 async def test_case_27_an_unknown_price_is_refused_only_under_a_budget_of_money():
-    rig = Rig("a", "b", budgets=(usd("m", 100, provider="a"),), models={"a": {"free": False}, "b": {"free": False}})
+    rig = Rig(
+        "a", "b", budgets=(usd("m", 100, provider="a"), tokens("t", 1000)), models={"a": {"free": False}, "b": {"free": False}}
+    )
     with pytest.raises(ChainExhausted) as caught:
         await rig.ask(target="a")
     assert isinstance(caught.value.causes[0].error, UnknownPrice)

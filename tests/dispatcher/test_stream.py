@@ -260,6 +260,15 @@ async def test_stated_usage_above_the_limit_cuts_off():
     assert (rig.outcomes, rig.spent("t")) == (["cut_off"], 510)
 
 
+async def test_usage_above_the_limit_after_the_end_is_an_overrun_and_no_cut():
+    rig = Rig(budgets=(tokens("t", 1000),))
+    rig["a"].plays(Play(states=Usage(10, 150)))
+    heard = await rig.read()
+    assert heard.reply is not None
+    assert heard.reply.completion.finish_reason == "stop"
+    assert (rig.outcomes, rig.spent("t"), rig.rows[0]["overrun"]) == (["answered"], 160, 50)
+
+
 async def test_case_46_an_empty_answer_is_an_answer():
     rig = Rig()
     rig["a"].plays(Play(words=()))

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from gateway.chat import Slot, Usage
+from gateway.dispatcher.breaker import COOLDOWN_S, FAILURES_MAX
 from gateway.errors import (
     BreakerOpen,
     CallerFault,
@@ -13,12 +14,14 @@ from gateway.errors import (
     ContentRefused,
     ContextTooLong,
     Exhausted,
+    LedgerUnavailable,
     OutputParameterRefused,
     Refused,
     Unanswered,
     UnknownTarget,
 )
 from tests.dispatcher.rig import PRICED, Rig, priced, refused, requests, said, tokens, unanswered, usd
+from tests.doubles.memory_store import MemoryStore
 from tests.doubles.provider import Play
 
 
@@ -178,6 +181,42 @@ async def test_case_65_a_refused_output_parameter_is_asked_again_once():
     assert rig["a"].calls == 4
 
 
+async def test_a_refused_output_parameter_is_no_try():
+    rig = Rig("a", "b", models={"a": {"max_attempts": 2}})
+    rig["a"].plays(OutputParameterRefused("a", "m", "use max_completion_tokens", 400), refused())
+    reply = await rig.ask()
+    assert (reply.slot.provider, rig["a"].calls) == ("a", 3)
+
+
+async def test_the_callers_fault_shows_that_the_provider_works():
+    rig = Rig("a", "b", models={"a": {"max_attempts": 1}})
+    for _ in range(3):
+        rig["a"].plays(*[refused()] * (FAILURES_MAX - 1), CallerFault("a", "m", "bad", 400))
+        for _ in range(FAILURES_MAX - 1):
+            await rig.ask()
+        with pytest.raises(CallerFault):
+            await rig.ask()
+    assert rig["a"].calls == 3 * FAILURES_MAX
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_probe_that_came_to_nothing_leaves_the_way_free(streams: bool):
+    rig = Rig(budgets=(requests("r", 7),), models={"a": {"max_attempts": 1}})
+    rig["a"].plays(*[refused()] * FAILURES_MAX, Play(delay_s=60))
+    for _ in range(FAILURES_MAX):
+        await _caught(rig)
+    await asyncio.sleep(COOLDOWN_S)
+    asking = asyncio.ensure_future(rig.read() if streams else rig.ask())
+    await asyncio.sleep(1)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    await rig.store.raise_limit("r", "=", 6, rig.store.now_ms + 1000, "admin")
+    assert isinstance((await _caught(rig)).causes[0].error, Exhausted)
+    await asyncio.sleep(2)
+    assert (await rig.ask()).slot.provider == "a"
+
+
 async def test_case_33_all_cooling_down_says_the_soonest_time():
     rig = Rig("a", "b", models={"b": {"max_attempts": 1}})
     rig["a"].plays(refused(429, retry_after_s=90.0))
@@ -273,6 +312,16 @@ async def test_case_26_a_ledger_lost_after_the_call_does_not_take_the_answer():
     rig.disk.down = None
     rig.store.write_kept()
     assert (rig.spent("t"), rig.held("t")) == (13, 0)
+
+
+async def test_case_26_a_closing_that_cannot_even_be_kept_does_not_take_the_answer():
+    class Broken(MemoryStore):
+        async def close(self, reservation, closing):
+            raise LedgerUnavailable("gone")
+
+    rig = Rig(store=Broken)
+    assert (await rig.ask()).completion.text == "Hello there!"
+    assert (await rig.read()).reply is not None
 
 
 async def test_case_20_missing_usage_keeps_the_estimate_and_a_stated_nought_is_kept():
