@@ -6,8 +6,10 @@ Amounts are in the configuration's unit: requests, tokens, or US dollars (kept a
 from __future__ import annotations
 
 import re
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Literal
+from zoneinfo import ZoneInfo
 
 from gateway.budget import Unit
 
@@ -54,3 +56,28 @@ def parse_span(text: str) -> int:
     if found is None or not int(found[1]):
         raise ValueError(f"{text!r} is not a span of time: write it as 30m, 2h or 1d")
     return int(found[1]) * _SECONDS[found[2]]
+
+
+def parse_period(since: str | None, until: str | None, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
+    """The span that two texts name, its end excluded; month to date without them. Raises ValueError.
+
+    Each is a date in the zone or an RFC 3339 instant; a last date is counted whole.
+    """
+    local = now.astimezone(zone)
+    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    start = first if since is None else _instant(since, zone, 0)
+    end = now + timedelta(seconds=1) if until is None else _instant(until, zone, 1)
+    if start >= end:
+        raise ValueError("the end must be after the beginning")
+    return start, end
+
+
+def _instant(text: str, zone: ZoneInfo, days_later: int) -> datetime:
+    try:
+        if len(text) == len("2026-03-02"):
+            day = date.fromisoformat(text) + timedelta(days=days_later)
+            return datetime(day.year, day.month, day.day, tzinfo=zone)
+        instant = datetime.fromisoformat(text)
+    except (ValueError, OverflowError):
+        raise ValueError(f"{text[:40]!r} is neither a date (2026-03-02) nor an instant (2026-03-02T12:00:00Z)")
+    return instant if instant.tzinfo is not None else instant.replace(tzinfo=zone)

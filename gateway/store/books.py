@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -45,6 +45,13 @@ class Books:
     async def attempts(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
         """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""
         return await self._database.read(lambda connection: list(usage.attempts(connection, to_ms(since), to_ms(until))))
+
+    async def pages(self, since: datetime, until: datetime, rows: int = 1000) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """The same, page by page: what is read is never more than one page."""
+        after, end = (to_ms(since), ""), to_ms(until)
+        while found := await self._database.read(partial(usage.page, after=after, to_ms=end, rows=rows)):
+            yield found
+            after = usage.place(found[-1])
 
     async def story(self, request_id: str) -> Story:
         """Every attempt and refusal of one request."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -12,6 +12,7 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, select
 
 from gateway.clock import from_ms
+from gateway.clock import to_ms as instant_ms
 from gateway.ledger import State
 from gateway.store.rebuild import SCOPE_COLUMNS
 from gateway.store.tables import refusals, usage
@@ -88,15 +89,21 @@ def sums(
 def attempts(connection: Connection, from_ms: int, to_ms: int, chunk: int = 1000) -> Iterator[dict[str, Any]]:
     """Every attempt that was started in [from, to), oldest first, FIELDS only; read in chunks."""
     after = (from_ms, "")
-    while True:
-        later = (usage.c.started > after[0]) | ((usage.c.started == after[0]) & (usage.c.id > after[1]))
-        query = select(usage).where(later, usage.c.started < to_ms).order_by(usage.c.started, usage.c.id).limit(chunk)
-        found = connection.execute(query).all()
-        for row in found:
-            yield _attempt(row)
-        if len(found) < chunk:
-            return
-        after = (found[-1].started, found[-1].id)
+    while found := page(connection, after, to_ms, chunk):
+        yield from found
+        after = place(found[-1])
+
+
+def page(connection: Connection, after: tuple[int, str], to_ms: int, rows: int) -> list[dict[str, Any]]:
+    """The next attempts behind a place (an instant and an id), up to an instant, oldest first, FIELDS only."""
+    later = (usage.c.started > after[0]) | ((usage.c.started == after[0]) & (usage.c.id > after[1]))
+    query = select(usage).where(later, usage.c.started < to_ms).order_by(usage.c.started, usage.c.id).limit(rows)
+    return [_attempt(row) for row in connection.execute(query)]
+
+
+def place(attempt: Mapping[str, Any]) -> tuple[int, str]:
+    """Where an attempt stands among all: what `page` goes on behind."""
+    return instant_ms(attempt["started"]), str(attempt["id"])
 
 
 def story(connection: Connection, request_id: str) -> Story:

@@ -19,7 +19,11 @@ from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.errors import GatewayError
 from gateway.settings import Settings
-from gateway.web.auth import Denied, Keys, admin, is_admin, request_id
+from gateway.store.books import Books
+from gateway.store.keys import Keys
+from gateway.store.ledger_store import LedgerStore
+from gateway.web.auth import Denied, admin, is_admin, request_id
+from gateway.web.budget_api import BudgetApi
 from gateway.web.crash import log_crash
 from gateway.web.metrics import Metrics, exposition
 from gateway.web.openai_api import OpenAIApi
@@ -56,6 +60,8 @@ class Services:
 
     dispatcher: Dispatcher
     keys: Keys
+    store: LedgerStore
+    books: Books
     settings: Settings
     clock: Clock
     metrics: Metrics
@@ -67,7 +73,9 @@ def create_app(services: Services) -> web.Application:
     """The application. It owns nothing that must be closed."""
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
     openai = OpenAIApi(services.dispatcher, services.keys, services.metrics, services.settings, services.clock)
-    app.add_routes([*openai.routes(), *_Plain(services).routes()])
+    budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock)
+    app.add_routes([*openai.routes(), *budgets.routes(), *_Plain(services).routes()])
+    app.on_cleanup.append(openai.settled)
     return app
 
 
@@ -99,7 +107,7 @@ class _Plain:
     async def metrics(self, request: web.Request) -> web.Response:
         """What Prometheus scrapes, with an admin key."""
         await admin(request, self._services.keys)
-        body = exposition(self._services.metrics, ())
+        body = exposition(self._services.metrics, await self._services.books.balances())
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def telegram(self, request: web.Request) -> web.Response:

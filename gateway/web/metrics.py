@@ -6,17 +6,17 @@ configured counts as "other", and the counters of a `*` budget are summed. Child
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.budget import Unit
 from gateway.chat import Slot
 from gateway.errors import BreakerOpen, CannotServe, Exhausted, Paused, SlotRefusal, UnknownPrice
 from gateway.ledger import Closing, Outcome, Reservation
 from gateway.settings import Settings
+from gateway.store.budgets import Balance
 
 LATENCY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 OTHER_MODEL = "other"
@@ -121,26 +121,36 @@ class Metrics:
 
 
 class _BudgetGauges(Collector):
-    """The budgets' standing at one scrape: limits, what is spent and what is held, in each budget's unit."""
+    """The budgets' standing at one scrape, in each budget's unit; the counters of a `*` budget summed."""
 
-    def __init__(self, standing: Iterable[tuple[str, Unit, int, int, int]]) -> None:
-        self._standing = standing
+    def __init__(self, balances: Iterable[Balance]) -> None:
+        self._balances = balances
 
     def collect(self) -> Iterable[Metric]:
         """Three gauges."""
-        labels = ("budget", "unit")
-        limit = GaugeMetricFamily("sluicegate_budget_limit", "The limit of one counter.", labels=labels)
-        spent = GaugeMetricFamily("sluicegate_budget_spent", "Spent over all counters.", labels=labels)
-        held = GaugeMetricFamily("sluicegate_budget_held", "Held by open reservations.", labels=labels)
-        for name, unit, most, used, pending in self._standing:
-            limit.add_metric((name, unit), most)
-            spent.add_metric((name, unit), used)
-            held.add_metric((name, unit), pending)
-        return (limit, spent, held)
+        spent: dict[tuple[str, str], int] = {}
+        held: dict[tuple[str, str], int] = {}
+        limit: dict[tuple[str, str], int] = {}
+        for balance in self._balances:
+            labels = (balance.name, str(balance.unit))
+            spent[labels] = spent.get(labels, 0) + balance.spent
+            held[labels] = held.get(labels, 0) + balance.held
+            if not balance.key:
+                limit[labels] = balance.limit
+        yield _gauge("sluicegate_budget_limit", "The limit, of budgets with one counter.", limit)
+        yield _gauge("sluicegate_budget_spent", "What is spent.", spent)
+        yield _gauge("sluicegate_budget_held", "What open reservations hold.", held)
 
 
-def exposition(metrics: Metrics, standing: Iterable[tuple[str, Unit, int, int, int]]) -> bytes:
-    """The text that Prometheus scrapes. `standing`: budget, unit, limit, spent, held; one entry for each budget."""
+def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=("budget", "unit"))
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def exposition(metrics: Metrics, balances: Iterable[Balance]) -> bytes:
+    """The text that Prometheus scrapes."""
     budgets = CollectorRegistry(auto_describe=False)
-    budgets.register(_BudgetGauges(standing))
+    budgets.register(_BudgetGauges(balances))
     return generate_latest(metrics.registry) + generate_latest(budgets)

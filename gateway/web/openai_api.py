@@ -13,7 +13,8 @@ from gateway.chat import Origin
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.settings import Settings
-from gateway.web.auth import Keys, caller, name_request, request_id
+from gateway.store.keys import Keys
+from gateway.web.auth import caller, name_request, request_id
 from gateway.web.metrics import Metrics
 from gateway.web.parsing import chat_call, idempotency_key
 from gateway.web.problems import COST, PROVIDER, REQUEST_ID
@@ -38,6 +39,10 @@ class OpenAIApi:
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model:.+}", self.model),
         ]
+
+    async def settled(self, _: web.Application) -> None:
+        """Returns when every stream that was sent is settled: part of a graceful stop."""
+        await self._sender.settled()
 
     async def models(self, request: web.Request) -> web.Response:
         """Every name that a request's `model` may have."""

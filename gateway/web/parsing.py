@@ -50,6 +50,7 @@ def chat_call(body: bytes) -> ChatCall:
         raise InvalidRequest("messages must be a non-empty list", "messages")
     for index, message in enumerate(messages):
         _check_message(message, index)
+    _check_tools(fields.get("tools"))
     if refused := refused_fields(fields):
         names = ", ".join(refused)
         raise InvalidRequest(f"{names}: would change the price or the destination of the call, and is refused", refused[0])
@@ -152,6 +153,17 @@ def _check_part(part: object, place: str) -> None:
     well_formed = _PART_BODIES.get(kind)
     if well_formed is not None and not well_formed(part.get(kind)):
         raise InvalidRequest(f"{place}.{kind} is missing or has the wrong type", f"{place}.{kind}")
+
+
+def _check_tools(tools: object) -> None:
+    """Only their outline: what a tool says of itself is between the caller and the model."""
+    if tools is None:
+        return
+    if not isinstance(tools, list):
+        raise InvalidRequest("tools must be a list", "tools")
+    for index, tool in enumerate(tools):
+        if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
+            raise InvalidRequest(f"tools[{index}] must be an object with a type", f"tools[{index}]")
 
 
 def _output_limit(fields: dict[str, Any]) -> int | None:

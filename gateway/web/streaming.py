@@ -7,179 +7,194 @@ client that asked for it, with our `sluicegate` field. A failure after the first
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
-from dataclasses import dataclass
 from typing import Any
 
 import orjson
 from aiohttp import web
-from prometheus_client import Counter
 
 from gateway.chat import Chunk, Origin, Slot, Usage
 from gateway.clock import Clock, to_ms
-from gateway.dispatcher import Begun, Priced, Reply
+from gateway.dispatcher import Begun, Event, Priced, Reply
 from gateway.dispatcher.replies import usage_body
 from gateway.errors import GatewayError
 from gateway.web.crash import log_crash
 from gateway.web.metrics import Metrics
 from gateway.web.problems import INTERNAL, PROVIDER, REQUEST_ID, Problem, problem
 
-Events = AsyncGenerator[Begun | Chunk | Priced | Reply, None]
+Events = AsyncGenerator[Event, None]
+SETTLE_S = 5.0
+"""How long a stop waits for the ends of streams whose answer is out."""
+_HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _DONE = b"data: [DONE]\n\n"
 
 
-@dataclass(frozen=True, slots=True)
 class StreamSender:
     """Sends streams. Closing the dispatcher's generator is what closes the upstream when a client leaves."""
 
-    metrics: Metrics
-    clock: Clock
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics, self._clock = metrics, clock
+        self._settling: set[asyncio.Task[None]] = set()
 
     async def send(self, request: web.Request, events: Events, origin: Origin, include_usage: bool) -> web.StreamResponse:
         """Sends the answer as it comes. Raises as the dispatcher does until there is something to show, then nothing."""
-        async with aclosing(events) as stream:
-            begun = await anext(stream)
+        metrics, end, whole = self._metrics, self._metrics.streams_left, False
+        try:
+            begun = await anext(events)
             assert isinstance(begun, Begun)
-            response = web.StreamResponse(
-                headers={
-                    "Content-Type": "text/event-stream",
-                    "Cache-Control": "no-cache",
-                    "X-Accel-Buffering": "no",
-                    REQUEST_ID: origin.request_id,
-                    PROVIDER: begun.slot.provider,
-                }
-            )
-            self.metrics.streams_open.inc()
-            end = self.metrics.streams_left
+            response = web.StreamResponse(headers={**_HEADERS, REQUEST_ID: origin.request_id, PROVIDER: begun.slot.provider})
+            metrics.streams_open.inc()
             try:
                 await response.prepare(request)
-                end = await self._forward(_Outlet(response), stream, origin, begun, include_usage)
+                created_s = to_ms(self._clock.now()) // 1000
+                page = _Page(response, origin.request_id, begun.slot, include_usage, created_s)
+                whole = await self._forward(page, events, origin)
+                end = metrics.streams_done if whole else metrics.streams_broken
             except ConnectionResetError:
                 # The client has left; closing the generator settles what came until here.
                 pass
             finally:
-                self.metrics.streams_open.dec()
+                metrics.streams_open.dec()
                 end.inc()
+        finally:
+            if whole:
+                self._settle(events, origin)
+            else:
+                await events.aclose()
         return response
 
-    async def _forward(self, outlet: _Outlet, stream: Events, origin: Origin, begun: Begun, include_usage: bool) -> Counter:
-        """Writes every event; returns the counter of how it ended."""
+    async def settled(self) -> None:
+        """Returns when every stream that was sent is settled: part of a graceful stop. After SETTLE_S upstreams are closed."""
+        if self._settling:
+            _, late = await asyncio.wait(tuple(self._settling), timeout=SETTLE_S)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
+
+    def _settle(self, events: Events, origin: Origin) -> None:
+        """Lets a stream whose last byte is out come to its end by itself: the client's next request need not wait for it."""
+        task = asyncio.ensure_future(_finish(events, origin))
+        self._settling.add(task)
+        task.add_done_callback(self._settling.discard)
+
+    async def _forward(self, page: _Page, events: Events, origin: Origin) -> bool:
+        """Writes every event; False when the stream broke."""
         try:
-            await self._chunks(outlet, stream, origin, begun, include_usage)
+            await _chunks(page, events)
         except GatewayError as error:
-            failure = problem(error, self.clock.now(), admin=False)
+            failure = problem(error, self._clock.now(), admin=False)
         except ConnectionResetError:
             raise
         except Exception as error:
             log_crash(origin.request_id, error)
             failure = INTERNAL
         else:
-            return self.metrics.streams_done
-        await outlet.end(_frame(self._failure(failure, origin, begun)))
-        return self.metrics.streams_broken
-
-    async def _chunks(self, outlet: _Outlet, stream: Events, origin: Origin, begun: Begun, include_usage: bool) -> None:
-        """Writes the chunks, the usage for those who asked, and `[DONE]`: before the settling where the last chunk is known."""
-        tail = _Tail(origin.request_id, begun.slot)
-        async for event in stream:
-            if isinstance(event, Chunk):
-                data = tail.take(event, include_usage)
-                if tail.ended:
-                    await outlet.end(data + _DONE)
-                else:
-                    await outlet.write(data, more=event.more)
-            elif isinstance(event, Priced):
-                tail.cost_micro_usd = event.cost_micro_usd
-            elif isinstance(event, Reply) and not tail.ended:
-                tail.cost_micro_usd = event.cost_micro_usd
-                data = tail.usage(event.usage, to_ms(self.clock.now()) // 1000) if include_usage else b""
-                await outlet.end(data + _DONE)
-
-    def _failure(self, failure: Problem, origin: Origin, begun: Begun) -> dict[str, object]:
-        """The last event of a stream that broke: a chunk that ends the answer, with the `error` that SDKs look for."""
-        return {
-            "id": f"chatcmpl-{origin.request_id}",
-            "object": "chat.completion.chunk",
-            "created": to_ms(self.clock.now()) // 1000,
-            "model": begun.slot.model,
-            "choices": [{"index": 0, "delta": {}, "finish_reason": "error"}],
-            "error": failure.error(origin.request_id),
-        }
+            return True
+        await page.fail(failure)
+        return False
 
 
-class _Outlet:
-    """Writes to the client. Events that came together leave together: a write each would cost more than all the rest."""
-
-    __slots__ = ("_held", "_response")
-
-    def __init__(self, response: web.StreamResponse) -> None:
-        self._response = response
-        self._held: list[bytes] = []
-
-    async def write(self, data: bytes, *, more: bool) -> None:
-        """Sends an event's bytes, or keeps them for the next event's write when that one is here already."""
-        if data:
-            self._held.append(data)
-        if self._held and not more:
-            await self._response.write(b"".join(self._held))
-            self._held.clear()
-
-    async def end(self, data: bytes) -> None:
-        """Sends the last bytes and ends the answer."""
-        await self._response.write_eof(b"".join((*self._held, data)))
+async def _chunks(page: _Page, events: Events) -> None:
+    """Sends chunks, the usage for those who asked, and `[DONE]`: before the settling where the last chunk shows itself."""
+    async for event in events:
+        if isinstance(event, Chunk):
+            page.take(event)
+            if page.complete:
+                break
+            if not event.more:
+                await page.flush()
+        elif isinstance(event, Priced):
+            page.cost_micro_usd = event.cost_micro_usd
+        elif isinstance(event, Reply):
+            page.cost_micro_usd = event.cost_micro_usd
+            page.say_usage(event.usage)
+            break
+    await page.end()
 
 
-class _Tail:
-    """The end of one stream: which chunk carries the usage, and when it is certain that nothing follows."""
+async def _finish(events: Events, origin: Origin) -> None:
+    try:
+        async with aclosing(events):
+            async for _ in events:
+                pass
+    except GatewayError:
+        # The client has the whole answer; what the ledger made of the rest is in the dispatcher's log.
+        pass
+    except Exception as error:
+        log_crash(origin.request_id, error)
 
-    __slots__ = ("_finished", "_head", "_held", "_request_id", "_slot", "cost_micro_usd", "ended")
 
-    def __init__(self, request_id: str, slot: Slot) -> None:
-        self.ended = False
-        """True once the last chunk was taken: the one with usage and without choices, after a finish reason."""
+class _Page:
+    """One stream's way to its client: what is ready to be written, which chunk carries the usage, and the end."""
+
+    def __init__(self, response: web.StreamResponse, request_id: str, slot: Slot, include_usage: bool, created_s: int) -> None:
         self.cost_micro_usd = 0
+        self.complete = False
+        """True once the last chunk was taken: the one with usage and without choices, after a finish reason."""
+        self._response = response
         self._request_id, self._slot = request_id, slot
+        self._include_usage, self._created_s = include_usage, created_s
+        self._ready: list[bytes] = []
         self._finished = False
         self._held: Mapping[str, Any] | None = None
         """A chunk that ended a choice and has usage, kept until it is known whether it is the last."""
-        self._head: Mapping[str, Any] = {}
 
-    def take(self, chunk: Chunk, include_usage: bool) -> bytes:
-        """What to send now for this chunk."""
-        if self.ended:
-            return b""
-        before, self._held = self._held, None
-        data = b"" if before is None else _frame(before)
-        self._finished = self._finished or chunk.finish_reason is not None
-        if chunk.usage is None:
-            return data + _data(chunk)
-        body = self._head = _body(chunk)
-        if not body.get("choices"):
-            self.ended = self._finished
-            return data + _frame({**body, "sluicegate": self._ours()}) if self.ended and include_usage else data
-        if self._finished and include_usage:
-            self._held = body
-            return data
-        return data + _data(chunk)
-
-    def usage(self, usage: Usage, created: int) -> bytes:
-        """The usage of a stream whose last chunk did not show itself: in the held chunk, or in one of its own."""
+    def take(self, chunk: Chunk) -> None:
+        """Adds a chunk. One that has nothing but usage is added for those who asked."""
         if self._held is not None:
-            body = self._held
-            stated = body.get("usage")
-            return _frame({**body, "usage": stated if stated is not None else usage_body(usage), "sluicegate": self._ours()})
-        return _frame(
-            {
-                "id": self._head.get("id") or f"chatcmpl-{self._request_id}",
-                "object": "chat.completion.chunk",
-                "created": self._head.get("created") or created,
-                "model": self._head.get("model") or self._slot.model,
-                "choices": [],
-                "usage": usage_body(usage),
-                "sluicegate": self._ours(),
-            }
-        )
+            self._ready.append(_frame(self._held))
+            self._held = None
+        if chunk.finish_reason is not None:
+            self._finished = True
+        if chunk.usage is None:
+            self._ready.append(_data(chunk))
+            return
+        body = chunk.body if chunk.body is not None else orjson.loads(chunk.raw or b"{}")
+        if not body.get("choices"):
+            self.complete = self._finished
+            if self.complete and self._include_usage:
+                self._ready.append(_frame({**body, "sluicegate": self._ours()}))
+        elif self._finished and self._include_usage:
+            self._held = body
+        else:
+            self._ready.append(_data(chunk))
+
+    def say_usage(self, usage: Usage) -> None:
+        """The usage of a stream whose last chunk did not show itself: in the held chunk, or in one of its own."""
+        if not self._include_usage:
+            return
+        body = self._held if self._held is not None else self._chunk([])
+        self._held = None
+        stated = body.get("usage") or usage_body(usage)
+        self._ready.append(_frame({**body, "usage": stated, "sluicegate": self._ours()}))
+
+    async def flush(self) -> None:
+        """Writes what is ready, in one piece: a write for each event would cost more than all else. Waits for a slow reader."""
+        if self._ready:
+            data = b"".join(self._ready)
+            self._ready.clear()
+            await self._response.write(data)
+
+    async def end(self) -> None:
+        """Writes the rest and `[DONE]`."""
+        await self._response.write_eof(b"".join((*self._ready, _DONE)))
+
+    async def fail(self, failure: Problem) -> None:
+        """Writes the rest and the last event of a stream that broke, with the `error` that SDKs look for."""
+        choice = {"index": 0, "delta": {}, "finish_reason": "error"}
+        last = _frame({**self._chunk([choice]), "error": failure.error(self._request_id)})
+        await self._response.write_eof(b"".join((*self._ready, last)))
+
+    def _chunk(self, choices: list[dict[str, object]]) -> dict[str, object]:
+        return {
+            "id": f"chatcmpl-{self._request_id}",
+            "object": "chat.completion.chunk",
+            "created": self._created_s,
+            "model": self._slot.model,
+            "choices": choices,
+        }
 
     def _ours(self) -> dict[str, object]:
         return {"provider": self._slot.provider, "cost_micro_usd": self.cost_micro_usd, "request_id": self._request_id}
@@ -193,10 +208,6 @@ def _data(chunk: Chunk) -> bytes:
     if b"\n" in raw or b"\r" in raw:
         raw = orjson.dumps(orjson.loads(raw))
     return b"data: " + raw + b"\n\n"
-
-
-def _body(chunk: Chunk) -> Mapping[str, Any]:
-    return chunk.body if chunk.body is not None else orjson.loads(chunk.raw or b"{}")
 
 
 def _frame(body: object) -> bytes:

@@ -108,6 +108,10 @@ async def test_without_a_key_nothing_is_done(method: str, path: str, header: str
 @pytest.mark.parametrize(
     ("method", "path"),
     [
+        ("GET", "/api/budgets"),
+        ("POST", "/api/budgets/hour/raise"),
+        ("GET", "/api/usage"),
+        ("GET", "/api/usage/export.csv"),
         ("GET", "/metrics"),
     ],
 )

@@ -1,0 +1,146 @@
+"""`/api`: budgets as they stand, temporary raises, and usage, for admin keys."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from contextlib import aclosing
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from gateway.amounts import parse_change, parse_period, parse_span
+from gateway.budget import Budget
+from gateway.clock import Clock, to_ms
+from gateway.errors import InvalidRequest
+from gateway.settings import Settings
+from gateway.store.books import Books
+from gateway.store.keys import Keys
+from gateway.store.ledger_store import LedgerStore
+from gateway.store.usage import FIELDS
+from gateway.web.auth import admin, request_id
+from gateway.web.parsing import json_object
+from gateway.web.problems import REQUEST_ID
+
+
+class BudgetApi:
+    """The handlers of `/api`."""
+
+    def __init__(self, store: LedgerStore, books: Books, keys: Keys, settings: Settings, clock: Clock) -> None:
+        self._store, self._books, self._keys, self._settings, self._clock = store, books, keys, settings, clock
+
+    def routes(self) -> list[web.RouteDef]:
+        """The routes under `/api`."""
+        return [
+            web.get("/api/budgets", self.budgets),
+            web.post("/api/budgets/{name}/raise", self.raise_budget),
+            web.get("/api/usage", self.usage),
+            web.get("/api/usage/export.csv", self.export),
+        ]
+
+    async def budgets(self, request: web.Request) -> web.Response:
+        """Every budget, one entry for each counter of a `*` scope."""
+        await admin(request, self._keys)
+        return _json({"budgets": [balance.as_json() for balance in await self._books.balances()]})
+
+    async def raise_budget(self, request: web.Request) -> web.Response:
+        """A temporary raise: `{"change": "+50k" | "+20%" | "=300k" | 5000, "for": "2h"}`, in the command line's words."""
+        key = await admin(request, self._keys)
+        name = request.match_info["name"]
+        budget = self._settings.budgets.by_name.get(name)
+        if budget is None:
+            raise InvalidRequest(f"there is no budget {name[:100]!r}", "name", 404)
+        operation, amount, length_s = _read_raise(json_object(await request.read()), budget)
+        ends_at = self._clock.now() + timedelta(seconds=length_s)
+        await self._store.raise_limit(name, operation, amount, to_ms(ends_at), f"key:{key.name}")
+        balances = [balance.as_json() for balance in await self._books.balances() if balance.name == name]
+        change = {"operation": operation, "amount": amount}
+        return _json({"name": name, **change, "ends_at": _stamp(ends_at), "budgets": balances})
+
+    async def usage(self, request: web.Request) -> web.Response:
+        """Sums of usage rows: `?by=provider,user&from=…&to=…`, month to date and by provider unless it says otherwise."""
+        await admin(request, self._keys)
+        by = [name for part in request.query.get("by", "provider").split(",") if (name := part.strip())]
+        start, end = self._period(request.query)
+        rows = await self._books.usage(list(dict.fromkeys(by)), start, end, self._settings.zone)
+        return _json({"from": _stamp(start), "to": _stamp(end), "by": by, "usage": [_plain(row) for row in rows]})
+
+    async def export(self, request: web.Request) -> web.StreamResponse:
+        """The usage rows themselves, oldest first, sent page by page."""
+        await admin(request, self._keys)
+        start, end = self._period(request.query)
+        async with aclosing(self._books.pages(start, end)) as pages:
+            # The first page is read before the headers go out, so that a database that is gone is an error and no file.
+            page: list[dict[str, Any]] = await anext(pages, [])
+            response = web.StreamResponse(
+                headers={
+                    "Content-Type": "text/csv; charset=utf-8",
+                    "Content-Disposition": 'attachment; filename="usage.csv"',
+                    REQUEST_ID: request_id(request),
+                }
+            )
+            await response.prepare(request)
+            await response.write(_csv([dict(zip(FIELDS, FIELDS, strict=True))]))
+            while page:
+                await response.write(_csv(page))
+                page = await anext(pages, [])
+        await response.write_eof()
+        return response
+
+    def _period(self, query: Mapping[str, str]) -> tuple[datetime, datetime]:
+        try:
+            return parse_period(query.get("from"), query.get("to"), self._settings.zone, self._clock.now())
+        except ValueError as error:
+            raise InvalidRequest(f"from and to: {error}", "from")
+
+
+def _read_raise(fields: Mapping[str, object], budget: Budget) -> tuple[str, int, int]:
+    """The operation, the amount and the length in seconds. Raises InvalidRequest (422) that names the field."""
+    for name in fields:
+        if name not in ("change", "for"):
+            raise InvalidRequest(f"{name[:50]}: unknown field; there are change and for", name[:50], 422)
+    change, length = fields.get("change"), fields.get("for")
+    if isinstance(change, bool) or not isinstance(change, str | int):
+        raise InvalidRequest('change must be "+50k", "+20%", "=300k" or a whole number', "change", 422)
+    if not isinstance(length, str):
+        raise InvalidRequest('for must say how long: "30m", "2h" or "1d"', "for", 422)
+    field = "change"
+    try:
+        operation, amount = parse_change(str(change), budget.unit)
+        field = "for"
+        return operation, amount, parse_span(length)
+    except ValueError as error:
+        raise InvalidRequest(str(error)[:300], field, 422)
+
+
+def _csv(rows: Iterable[Mapping[str, Any]]) -> bytes:
+    """Rows of FIELDS. Text that a spreadsheet would take for a formula is quoted as text."""
+    page = io.StringIO(newline="")
+    csv.writer(page, lineterminator="\n").writerows([_cell(row[name]) for name in FIELDS] for row in rows)
+    return page.getvalue().encode()
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, datetime):
+        return _stamp(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _stamp(value) if isinstance(value, datetime) else value for name, value in row.items()}
+
+
+def _stamp(instant: datetime) -> str:
+    """RFC 3339 in UTC."""
+    return instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
+
+
+def _json(body: object) -> web.Response:
+    return web.Response(body=orjson.dumps(body), headers={"Content-Type": "application/json"})
