@@ -113,6 +113,8 @@ class App:
         services = Services(
             dispatcher=self.dispatcher,
             keys=self.keys,
+            store=self.store,
+            books=self.books,
             settings=self.settings,
             clock=self.clock,
             metrics=metrics,
