@@ -27,6 +27,8 @@ ACCOUNT_EMPTY_S = 3600.0
 PROBE_S = 1.0
 """What the others are told to wait while a probe is out."""
 
+REMEMBERED_MAX = 1000
+
 EMPTY_CODES = ("insufficient_quota", "insufficient_balance", "billing_hard_limit_reached", "exceeded_current_quota_error")
 
 
@@ -94,6 +96,9 @@ class Breakers:
         if wide is not None:
             self._open_provider(slot, error, *wide)
             return
+        if len(self._states) > REMEMBERED_MAX:
+            # Model names come from clients too: what is remembered of them is bounded.
+            self._states = {key: state for key, state in self._states.items() if state.open}
         state = self._states.setdefault(slot, _State())
         state.failures += 1
         if error.retry_after_s is not None:

@@ -64,7 +64,7 @@ class Dispatcher:
         self._chance = chance
         self._breakers = Breakers(clock, observer, self._tell)
         self._gate = Gate(store, settings, estimator, prices, clock, chance)
-        self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._log)
+        self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._tell, self._log)
         self._desk = Desk(self._parts, estimator, prices)
 
     async def complete(self, request: Request, target: str, origin: Origin) -> Reply:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from gateway.chat import Completion, Usage
+from gateway.chat import Completion, Slot, Usage
 from gateway.clock import from_ms
 from gateway.dispatcher import replies, settle
 from gateway.dispatcher.received import Received
@@ -18,6 +18,9 @@ from gateway.estimate import Estimator
 from gateway.ledger import Closing
 from gateway.prices import Prices
 
+OVERRAN_MAX = 1000
+"""Model names come from clients too: after so many the operator reads the log."""
+
 
 class Desk:
     """Settles attempts. One per dispatcher."""
@@ -27,6 +30,7 @@ class Desk:
         self._estimator = estimator
         self._prices = prices
         self._tasks: set[asyncio.Task[None]] = set()
+        self._overran: set[Slot] = set()
 
     async def close(self, attempt: Attempt, closing: Closing) -> None:
         """Ends the attempt's reservation. A caller cancelled here leaves the closing running.
@@ -55,10 +59,30 @@ class Desk:
             parts.log.error("closing_not_written", id=reservation.id, reason=error.reason)
             return
         parts.observer.settled(reservation, closing)
+        spent, held = closing.spent, reservation.draft.held
+        if spent.tokens > held.tokens or spent.micro_usd > held.micro_usd:
+            self._tell_overrun(attempt, closing)
         parts.log.debug(
             "reservation_settled", id=reservation.id, slot=str(attempt.slot), outcome=str(closing.outcome), first=first,
             reserved_tokens=reservation.draft.held.tokens, spent_tokens=closing.spent.tokens,
         )  # fmt: skip
+
+    def _tell_overrun(self, attempt: Attempt, closing: Closing) -> None:
+        """A provider billed above our worst case: the operator hears of each model's first one, the log of all."""
+        spent, held, slot = closing.spent, attempt.reservation.draft.held, attempt.slot
+        fields = {
+            "id": attempt.reservation.id,
+            "slot": str(slot),
+            "tokens": spent.tokens,
+            "held_tokens": held.tokens,
+            "micro_usd": spent.micro_usd,
+            "held_micro_usd": held.micro_usd,
+        }
+        if slot in self._overran or len(self._overran) >= OVERRAN_MAX:
+            self._parts.log.warning("overrun", **fields)
+        else:
+            self._overran.add(slot)
+            self._parts.tell("overrun", fields)
 
     def timing(self, attempt: Attempt, first_token_s: float | None = None) -> Timing:
         """How long the attempt took until now; `first_token_s` on the monotonic clock."""

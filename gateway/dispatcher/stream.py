@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
-from typing import cast
 
 from gateway.chat import Chunk, Completion
 from gateway.clock import Clock
@@ -44,8 +43,7 @@ class StreamedAttempt:
         self._clock = clock
         self._in_time = in_time
         """True when the request's total deadline may pass before the provider's own time-outs do."""
-        # A provider's stream is an asynchronous generator: only that can be closed.
-        self._upstream = cast("AsyncGenerator[Chunk, None]", provider.stream(walk.request, attempt.reservation))
+        self._upstream = provider.stream(walk.request, attempt.reservation)
         request = walk.request
         self._received = Received(keeps_all=walk.origin.dedupe or request.n > 1 or not request.extra.keys().isdisjoint(CALLS))
         self._output_tokens = attempt.reservation.output_tokens * walk.request.n

@@ -21,7 +21,7 @@ from gateway.chat import Origin, Request, Slot
 from gateway.clock import Clock
 from gateway.dispatcher.breaker import Breakers
 from gateway.dispatcher.gate import Gate, checked
-from gateway.dispatcher.observe import Observer
+from gateway.dispatcher.observe import Alert, Observer
 from gateway.errors import (
     BreakerOpen,
     CallerFault,
@@ -64,6 +64,8 @@ class Parts:
     clock: Clock
     chance: random.Random
     observer: Observer
+    tell: Alert
+    """Tells the operator, in the log too."""
     log: Any
     """A bound structlog logger."""
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import TYPE_CHECKING, Protocol
 
 from gateway.chat import Chunk, Completion, Request
@@ -31,7 +31,7 @@ class Provider(Protocol):
         """A whole answer."""
         ...
 
-    def stream(self, request: Request, reservation: Reservation) -> AsyncIterator[Chunk]:
+    def stream(self, request: Request, reservation: Reservation) -> AsyncGenerator[Chunk, None]:
         """An answer as it comes. It ends normally only after a finish reason was seen.
 
         Closing the iterator (`aclose`) closes the connection. A broken or malformed stream raises Unanswered, with

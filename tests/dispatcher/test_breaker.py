@@ -5,7 +5,15 @@ from datetime import timedelta
 import pytest
 
 from gateway.chat import Slot
-from gateway.dispatcher.breaker import ACCOUNT_EMPTY_S, COOLDOWN_MAX_S, COOLDOWN_S, FAILURES_MAX, KEY_REFUSED_S, Breakers
+from gateway.dispatcher.breaker import (
+    ACCOUNT_EMPTY_S,
+    COOLDOWN_MAX_S,
+    COOLDOWN_S,
+    FAILURES_MAX,
+    KEY_REFUSED_S,
+    REMEMBERED_MAX,
+    Breakers,
+)
 from gateway.errors import BreakerOpen
 from tests.dispatcher.rig import Counted, refused, unanswered
 from tests.doubles.clock import SettableClock
@@ -130,4 +138,13 @@ def test_time_outs_count_too():
     for _ in range(FAILURES_MAX):
         bench.breakers.enter(A)
         bench.breakers.failed(A, unanswered())
+    assert bench.is_open()
+
+
+def test_what_is_remembered_of_closed_slots_is_bounded():
+    bench = Bench()
+    bench.fail(times=FAILURES_MAX)
+    for number in range(3 * REMEMBERED_MAX):
+        bench.fail(Slot("a", f"made-up-{number}"))
+    assert len(bench.breakers._states) <= REMEMBERED_MAX + 1
     assert bench.is_open()

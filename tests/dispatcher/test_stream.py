@@ -269,6 +269,14 @@ async def test_usage_above_the_limit_after_the_end_is_an_overrun_and_no_cut():
     assert (rig.outcomes, rig.spent("t"), rig.rows[0]["overrun"]) == (["answered"], 160, 50)
 
 
+async def test_the_operator_is_told_of_a_models_first_overrun():
+    rig = Rig()
+    rig["a"].default = Play(states=Usage(10, 150))
+    await rig.read()
+    await rig.ask()
+    assert [(event, fields["tokens"], fields["held_tokens"]) for event, fields in rig.alerts] == [("overrun", 160, 110)]
+
+
 async def test_case_46_an_empty_answer_is_an_answer():
     rig = Rig()
     rig["a"].plays(Play(words=()))
