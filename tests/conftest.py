@@ -75,6 +75,16 @@ def database_url(request: pytest.FixtureRequest) -> str:
     return url
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """A database with nothing in it."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/empty.db"
+    else:
+        with empty_postgres(request.getfixturevalue("postgres_folder")) as url:
+            yield url
+
+
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """An open database with every table, on SQLite and on PostgreSQL."""

@@ -1,8 +1,5 @@
 """The migrations go up and down on both databases, and end in the tables that the program uses."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -12,17 +9,6 @@ from gateway.errors import DatabaseBehind, LedgerUnavailable
 from gateway.store import migrations
 from gateway.store.database import make_engine
 from gateway.store.tables import metadata
-from tests.conftest import empty_postgres
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    """A database with nothing in it."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path}/empty.db"
-    else:
-        with empty_postgres(request.getfixturevalue("postgres_folder")) as url:
-            yield url
 
 
 def differences(url: str) -> list[object]:
