@@ -20,6 +20,7 @@ from typing import Any
 
 from telegram.error import RetryAfter, TelegramError
 from telegram.ext import BaseRateLimiter
+from telegram.warnings import PTBDeprecationWarning
 
 PRIVATE_S = 1.1
 GROUP_S = 3.1
@@ -116,6 +117,8 @@ class Limiter(BaseRateLimiter[Weight]):
     """One for a bot. Requests that count in no chat's allowance pass with the overall pace only."""
 
     def __init__(self, private_s: float = PRIVATE_S, group_s: float = GROUP_S) -> None:
+        # The library warns at each penalty that the wait will become a timedelta; `retry_after_s` reads both.
+        warnings.filterwarnings("ignore", ".*`retry_after` will be of type", PTBDeprecationWarning)
         self._private_s, self._group_s = private_s, group_s
         self._chats: dict[str, _Chat] = {}
         self._overall = asyncio.Semaphore(OVERALL_PER_S)
@@ -184,8 +187,5 @@ class Limiter(BaseRateLimiter[Weight]):
 
 def retry_after_s(error: RetryAfter) -> float:
     """The wait that Telegram asks for, in seconds."""
-    with warnings.catch_warnings():
-        # The library warns that the attribute will become a timedelta; both are read here.
-        warnings.simplefilter("ignore")
-        wait = error.retry_after
+    wait = error.retry_after
     return wait.total_seconds() if isinstance(wait, timedelta) else float(wait)

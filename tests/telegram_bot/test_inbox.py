@@ -153,3 +153,55 @@ async def test_an_update_that_nobody_can_read_is_passed_over(tmp_path: Path, sql
         await run.api.say("hello")
         await run.api.answered("Answer")
         assert [state for state, _ in await done(run)] == ["done"] * 3
+
+
+async def test_after_a_restart_with_another_configuration_the_question_is_asked_anew(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        run.api.faults.append(Fault("sendMessage", "Too Many Requests: retry after 60", 429, {"retry_after": 60}, 99))
+        await run.api.say("question")
+        await run.first.until(lambda: run.first.meter.answered == 1)
+        await asyncio.sleep(0.5)
+        await run.stop()
+        run.api.faults.clear()
+        run.telegram = 'system_prompt = "Another one."'
+        await run.start()
+        await run.api.answered("Answer from the first.")
+        assert await done(run) == [("done", "answered")]
+        assert run.first.meter.requests == 2
+
+
+async def test_a_graceful_stop_lets_answers_under_way_end(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        run.first.default = Script(text="one two three four five", delay_s=0.2)
+        await run.api.say("question")
+        await run.api.until(lambda: run.first.meter.requests == 1)
+        await run.stop(settle_s=5)
+        assert [bubble.text for bubble in run.api.bubbles()] == ["one two three four five"]
+        await run.start()
+        assert await done(run) == [("done", "answered")]
+        assert run.first.meter.requests == 1
+
+
+async def test_one_update_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        too_large = {"id": 1 << 70, "is_bot": False, "first_name": "P"}
+        await run.api.say("poison", **{"from": too_large})
+        await run.api.say("question")
+        await run.api.answered("Answer from the first.")
+
+
+async def test_a_database_that_is_gone_for_a_while_loses_no_message(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        from gateway.errors import LedgerUnavailable
+
+        inbox, real = run.bot._desk.inbox, run.bot._desk.inbox.add
+
+        async def gone(*_: object) -> list[int]:
+            raise LedgerUnavailable("gone")
+
+        inbox.add = gone  # type: ignore[method-assign]
+        await run.api.say("question")
+        await asyncio.sleep(0.5)
+        assert run.api._update_queues._state(TOKEN).updates, "it is not acknowledged"
+        inbox.add = real  # type: ignore[method-assign]
+        await run.api.answered("Answer from the first.")
