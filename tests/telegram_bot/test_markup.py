@@ -145,3 +145,10 @@ def test_any_mixture_of_marks_is_well_formed_and_keeps_its_words() -> None:
         result = shown(text)
         for word in words:
             assert word in result, (text, result)
+
+
+def test_code_holds_no_code_and_a_quote_no_quote() -> None:
+    assert legal([Entity("pre", 0, 9), Entity("code", 2, 3)]) == [Entity("pre", 0, 9)]
+    assert legal([Entity("blockquote", 0, 9), Entity("blockquote", 2, 3), Entity("code", 4, 1)]) == [
+        Entity("blockquote", 0, 9), Entity("code", 4, 1),
+    ]  # fmt: skip
