@@ -22,6 +22,8 @@ SCOPE_KINDS = ("provider", "chain", "model", "user", "chat", "workflow", "run", 
 """The attributes of a call that a scope may name, in the order in which they are written."""
 
 ROLLING_BUCKETS = 60
+REMEMBERED_MAX = 10_000
+"""Callers come and go, so what is remembered about which budgets they count in is bounded."""
 
 
 class Unit(StrEnum):
@@ -341,12 +343,23 @@ class Budgets:
                 self._indexed.setdefault(min(fixed, key=lambda pair: counts[pair]), []).append(budget)
             else:
                 self._open.append(budget)
+        self._kinds = tuple(kind for kind in SCOPE_KINDS if any(kind in budget.scope for budget in self.all))
+        self._remembered: dict[tuple[str | None, ...], tuple[tuple[Budget, str], ...]] = {}
 
-    def matching(self, values: Mapping[str, str]) -> list[tuple[Budget, str]]:
+    def matching(self, values: Mapping[str, str]) -> tuple[tuple[Budget, str], ...]:
         """The budgets that a call with these attributes counts in, each with its counter's key, sorted by name.
 
         The order is the order in which counters are locked: two reservations that lock in different orders deadlock.
         """
+        asked = tuple(map(values.get, self._kinds))
+        found = self._remembered.get(asked)
+        if found is None:
+            if len(self._remembered) >= REMEMBERED_MAX:
+                self._remembered.clear()
+            found = self._remembered[asked] = tuple(self._match(values))
+        return found
+
+    def _match(self, values: Mapping[str, str]) -> list[tuple[Budget, str]]:
         candidates = list(self._open)
         for pair in values.items():
             candidates += self._indexed.get(pair, ())

@@ -6,7 +6,7 @@ wire format translates. Nothing here waits, reads a clock or touches the environ
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 Message = Mapping[str, Any]
 """One message in the OpenAI chat shape: `role`, `content` (text or a list of parts), `tool_calls` …"""
@@ -63,15 +63,14 @@ class Completion:
     """The provider's own bytes, where they already are that object; forwarded as they came."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
+class Chunk(NamedTuple):
     """One event of a streamed answer.
 
     `text` is the visible content it adds ("" for role, reasoning or tool-call events). `visible` is true once a person
     or a client would see something of it (content or tool calls). `finish_reason`, `usage` and `model` are set on the
     events that carry them. `body` is the event in the OpenAI `chat.completion.chunk` shape; `raw` the provider's own
     `data:` payload where it already is that shape. `more` is true when another event came in the same block of bytes:
-    the two can be sent on together.
+    the two can be sent on together. A tuple, since it is made for each event of each stream.
     """
 
     text: str = ""

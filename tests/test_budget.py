@@ -291,7 +291,7 @@ def test_raises_apply_in_order_while_they_are_in_force_and_never_below_nought() 
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(CALL)), st.sampled_from([*CALL.values(), "*", "other"])), max_size=12))
 def test_the_index_finds_exactly_the_budgets_that_match(scopes: list[dict[str, str]]) -> None:
     all_of_them = [budget(name=f"b{number:02}", scope=scope) for number, scope in enumerate(scopes)]
-    expected = [(each, each.key(CALL)) for each in all_of_them if each.key(CALL) is not None]
+    expected = tuple((each, each.key(CALL)) for each in all_of_them if each.key(CALL) is not None)
     assert Budgets(all_of_them).matching(CALL) == expected
 
 

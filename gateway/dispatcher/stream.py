@@ -41,9 +41,9 @@ class StreamedAttempt:
         self._attempt = attempt
         self._desk = desk
         self._clock = clock
-        self._in_time = in_time
-        """True when the request's total deadline may pass before the provider's own time-outs do."""
         self._upstream = provider.stream(walk.request, attempt.reservation)
+        # `in_time`: the request's total deadline may pass before the provider's own time-outs do.
+        self._source = self._in_time_chunks() if in_time else self._upstream
         request = walk.request
         self._received = Received(keeps_all=walk.origin.dedupe or request.n > 1 or not request.extra.keys().isdisjoint(CALLS))
         self._output_tokens = attempt.reservation.output_tokens * walk.request.n
@@ -55,16 +55,20 @@ class StreamedAttempt:
     async def events(self) -> AsyncGenerator[Event, None]:
         """Begun, chunks, Reply. Raises ProviderError while nothing was shown, StreamBroken after."""
         error: ProviderError | None = None
+        received = self._received
         try:
-            while (chunk := await self._next()) is not None:
+            async for chunk in self._source:
                 for event in self._take(chunk):
                     yield event
-                if self._received.passed(self._output_tokens):
+                if received.passed(self._output_tokens):
                     self._cut = True
                     await self._upstream.aclose()
                     for event in self._stopped():
                         yield event
                     break
+            else:
+                if received.finish_reason is None:
+                    raise self._unanswered("the stream ended without a finish reason")
         except ProviderError as failure:
             error = failure
         except BaseException as failure:
@@ -80,19 +84,17 @@ class StreamedAttempt:
             raise StreamBroken(self._attempt.slot, self._received.text, error)
         raise error
 
-    async def _next(self) -> Chunk | None:
-        """The next chunk; None after a good end."""
-        try:
-            if self._begun or not self._in_time:
-                return await anext(self._upstream)
-            async with asyncio.timeout(max(self._walk.left_s, 0)):
-                return await anext(self._upstream)
-        except StopAsyncIteration:
-            if self._received.finish_reason is None:
-                raise self._unanswered("the stream ended without a finish reason") from None
-            return None
-        except TimeoutError:
-            raise self._unanswered("the request's total deadline has passed") from None
+    async def _in_time_chunks(self) -> AsyncGenerator[Chunk, None]:
+        """The provider's chunks; until something is shown, no longer than the request's total deadline."""
+        while True:
+            try:
+                async with asyncio.timeout(None if self._begun else max(self._walk.left_s, 0)):
+                    chunk = await anext(self._upstream)
+            except StopAsyncIteration:
+                return
+            except TimeoutError:
+                raise self._unanswered("the request's total deadline has passed") from None
+            yield chunk
 
     def _unanswered(self, message: str) -> Unanswered:
         slot = self._attempt.slot
@@ -148,6 +150,7 @@ class StreamedAttempt:
                     async for chunk in self._upstream:
                         received.take(chunk)
         await self._upstream.aclose()
+        await self._source.aclose()
 
     def _closing(self, failure: BaseException | None) -> tuple[Closing, Reply | None]:
         walk, attempt, received, desk = self._walk, self._attempt, self._received, self._desk

@@ -36,7 +36,7 @@ class Reserving:
     """A draft that waits for the gate, with the budgets that it counts in."""
 
     draft: Draft
-    found: list[tuple[Budget, str]]
+    found: Sequence[tuple[Budget, str]]
 
 
 @dataclass(eq=False, slots=True)

@@ -281,7 +281,7 @@ class MemoryStore:
             }
         )
 
-    def _found(self, draft: Draft) -> list[tuple[Budget, str]]:
+    def _found(self, draft: Draft) -> tuple[tuple[Budget, str], ...]:
         return self.budgets.matching(draft.scope_values())
 
     def _counters(self, matches: tuple[Match, ...]) -> Mapping[CounterId, Counter]:

@@ -7,7 +7,7 @@ reservation of its own, and twice with the same one.
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from gateway.chat import Chunk, Completion, Request, Usage
 from gateway.errors import ProviderError
@@ -174,24 +174,24 @@ class ScriptedProvider:
         parts = [Chunk(reasoning=part) for part in play.reasoning] + [Chunk(text=word, visible=True) for word in play.words]
         if play.error is None or play.after or play.bills_anyway:
             self._bill(bill, play, request, 0)
-            yield replace(self._chunk(bill, {"role": "assistant"}), model=play.model or bill.reservation.slot.model)
+            yield self._chunk(bill, {"role": "assistant"})._replace(model=play.model or bill.reservation.slot.model)
         for number, part in enumerate(parts[:spoken], start=1):
             if play.error is not None and number > play.after:
                 return
             self._bill(bill, play, request, number)
             key = "content" if part.visible else "reasoning_content"
-            yield replace(self._chunk(bill, {key: part.text or part.reasoning}), text=part.text,
+            yield self._chunk(bill, {key: part.text or part.reasoning})._replace(text=part.text,
                           reasoning=part.reasoning, visible=part.visible)  # fmt: skip
             await asyncio.sleep(play.pause_s)
         for call in play.tool_calls:
-            yield replace(self._chunk(bill, {"tool_calls": [call]}), visible=True)
+            yield self._chunk(bill, {"tool_calls": [call]})._replace(visible=True)
 
     def _last(self, play: Play, bill: Bill, request: Request) -> list[Chunk]:
         self._bill(bill, play, request, self._spoken(play, bill, request))
         reason = self._finish_reason(play, bill, request)
-        chunks = [replace(self._chunk(bill, {}, reason), finish_reason=reason)]
+        chunks = [self._chunk(bill, {}, reason)._replace(finish_reason=reason)]
         usage = self._stated(play, bill)
-        return chunks if usage is None else [*chunks, replace(self._chunk(bill, None), usage=usage)]
+        return chunks if usage is None else [*chunks, self._chunk(bill, None)._replace(usage=usage)]
 
     def _completion(self, play: Play, bill: Bill, request: Request) -> Completion:
         words = max(self._spoken(play, bill, request) - len(play.reasoning), 0)

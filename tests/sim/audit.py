@@ -113,7 +113,7 @@ class Audit:
                 if (spent, held) != (ended, open_):
                     self.blame(f"{name} {key!r} at {start}: the bucket says {spent}, {held}, the rows {ended}, {open_}")
 
-    def _matching(self, row: Row) -> list[tuple[Budget, str]]:
+    def _matching(self, row: Row) -> tuple[tuple[Budget, str], ...]:
         values = {kind: row[kind] for kind in KINDS if row[kind] is not None} | {"model": row["model_asked"]}
         return self._budgets.matching(values)
 
