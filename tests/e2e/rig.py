@@ -10,7 +10,11 @@ import asyncio
 import csv
 import io
 import json
+import os
+import re
+import signal
 import sqlite3
+import sys
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,20 +23,15 @@ from typing import Any, Self
 
 import aiohttp
 
+from gateway.app import App
 from gateway.clock import Clock, SystemClock
-from gateway.dispatcher import Dispatcher
-from gateway.providers import build
-from gateway.settings import load
-from gateway.store.books import Books
-from gateway.store.database import Database
-from gateway.store.keys import Keys
-from gateway.store.ledger_store import LedgerStore
+from gateway.settings import Settings, load
 from gateway.store.migrations import upgrade
-from gateway.web.app import Server, Services, create_app
-from gateway.web.metrics import Metrics
 from tests.doubles.upstream import Upstream
 
 QUESTION = "say something"
+WEB = frozenset({"web"})
+READY = re.compile(r"listens on (http://\S+)")
 
 
 def toml(value: Any) -> str:
@@ -111,6 +110,7 @@ class Gateway:
         self.clock = clock or SystemClock()
         self.keys: dict[str, str] = {}
         self.base = ""
+        self._looks = 0
         self._environ = {} if database_url is None else {"DATABASE_URL": database_url}
 
     async def __aenter__(self) -> Self:
@@ -127,37 +127,19 @@ class Gateway:
         await self.stop()
 
     async def start(self) -> None:
-        """Loads the configuration, makes the tables if there are none, and listens. Raises ConfigError."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        path = self.folder / "sluicegate.toml"
-        path.write_text(self.text)
-        settings = self.settings = load(path, self._environ)
+        """Loads the configuration, upgrades the database and listens. Raises ConfigError."""
+        self.app = App(await asyncio.to_thread(prepared, self.folder, self.text, self._environ), self.clock, roles=WEB)
+        await self.app.start()
+        self.base = self.app.address
         if not self.keys:
-            await asyncio.to_thread(upgrade, settings.database_url)
-        self.database = Database(settings.database_url)
-        self.store = LedgerStore(self.database, settings.budgets, self.clock)
-        await self.store.start()
-        self.providers = build(settings, self.clock)
-        metrics = self.metrics = Metrics(settings)
-        self.dispatcher = Dispatcher(self.store, self.providers, settings, self.clock, observer=metrics)
-        keys, books = Keys(self.database, self.clock), Books(self.database, settings.budgets, self.clock)
-        if not self.keys:
+            keys = self.app.keys
             self.keys = {name: await keys.create(name, admin=name == "admin", actor="test") for name in ("user", "admin")}
-        services = Services(self.dispatcher, keys, self.store, books, settings, self.clock, metrics)
-        self.server = Server(create_app(services))
-        self.maintenance = asyncio.create_task(self.store.maintain())
-        port = await self.server.start("127.0.0.1", 0)
-        self.base = f"http://127.0.0.1:{port}"
 
     async def stop(self) -> None:
-        """Graceful."""
-        await self.server.stop()
-        await self.dispatcher.drain()
-        self.maintenance.cancel()
-        for provider in self.providers.values():
-            await provider.close()
-        await self.store.stop()
-        await self.database.close()
+        """Graceful; then the books must be right: what the counters say is what the usage rows say."""
+        differences = await self.app.books.check()
+        await self.app.stop()
+        assert differences == []
 
     async def restart(self, text: str | None = None) -> None:
         """Stops gracefully and starts on the same database, with another configuration if one is given."""
@@ -216,6 +198,13 @@ class Gateway:
         assert answer.status == 200, answer.body
         return list(csv.DictReader(io.StringIO(answer.body.decode())))
 
+    async def answers(self) -> int:
+        """How many HTTP answers the gateway has made, those of the rig's own look-ups left out."""
+        self._looks += 1
+        lines = (await self.call("GET", "/metrics", key="admin")).body.decode().splitlines()
+        made = sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("sluicegate_http_answers_total{"))
+        return int(made) - self._looks + 1
+
     async def until(self, true: Callable[[], bool], timeout_s: float = 10.0) -> None:
         """Waits until a condition holds."""
         async with asyncio.timeout(timeout_s):
@@ -231,6 +220,55 @@ class Gateway:
     async def _pending(self) -> bool:
         held = any(entry["held"] for entry in await self.budgets())
         return held or any(row["outcome"] == "pending" for row in await self.rows())
+
+
+class GatewayProcess:
+    """The program as an operating-system process of its own: `python -m gateway serve`."""
+
+    def __init__(self, config: Path, environ: Mapping[str, str]) -> None:
+        self._config, self._environ = config, {**os.environ, **environ}
+        self.base = ""
+        self.said: list[str] = []
+
+    async def __aenter__(self) -> Self:
+        self.process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "gateway", "serve", "--config", str(self._config), "--only", "web"),
+            env=self._environ,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        self._reader = asyncio.create_task(self._read())
+        async with asyncio.timeout(20):
+            while not self.base:
+                assert self.process.returncode is None, "".join(self.said)
+                await asyncio.sleep(0.02)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.process.terminate()
+        await asyncio.wait_for(self.process.wait(), 20)
+        await self._reader
+
+    async def kill(self) -> None:
+        """SIGKILL: nothing is put in order."""
+        self.process.send_signal(signal.SIGKILL)
+        await self.process.wait()
+
+    async def _read(self) -> None:
+        assert self.process.stderr is not None
+        async for line in self.process.stderr:
+            self.said.append(line.decode())
+            if found := READY.search(self.said[-1]):
+                self.base = found[1]
+
+
+def prepared(folder: Path, text: str, environ: Mapping[str, str]) -> Settings:
+    """The settings of a configuration that is written into a folder, with its database upgraded. Raises ConfigError."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "sluicegate.toml").write_text(text)
+    settings = load(folder / "sluicegate.toml", environ)
+    upgrade(settings.database_url)
+    return settings
 
 
 def chat_body(*, content: str = QUESTION, usage: bool = False, **fields: Any) -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """Budgets and windows through the endpoint: what the upstream's own meter counted, and what an admin reads."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,18 +12,6 @@ from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import Gateway, budget, config, provider
 
 START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
-
-
-@pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def other() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
 
 
 async def test_case_1_a_used_up_hour_stays_used_up_over_a_restart(tmp_path: Path, up: Upstream, other: Upstream) -> None:

@@ -1,7 +1,6 @@
 """Retries and fallback through the endpoint: who was called, how often, and what the client was told."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,6 @@ from tests.e2e.rig import Gateway, budget, config, provider
 
 START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 OVERLOADED = {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}
-
-
-@pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def other() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
 
 
 def pair(up: Upstream, other: Upstream, **fields: Any) -> str:

@@ -52,12 +52,6 @@ RAW = [
 
 
 @pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
 async def gateway(tmp_path: Path, up: Upstream) -> AsyncIterator[Gateway]:
     text = config(
         provider("moonshot", up, image_tokens=100, max_attempts=1, max_output_tokens=100),

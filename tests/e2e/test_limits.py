@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -10,18 +9,6 @@ import pytest
 
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import Gateway, budget, config, provider
-
-
-@pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
-async def other() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
 
 
 def alone(up: Upstream, *budgets: str, **fields: Any) -> str:

@@ -16,12 +16,6 @@ PRICE = {"input": 1.0, "cached_input": 0.1, "output": 2.0}
 
 
 @pytest.fixture
-async def up() -> AsyncIterator[Upstream]:
-    async with Upstream() as upstream:
-        yield upstream
-
-
-@pytest.fixture
 async def gateway(tmp_path: Path, up: Upstream) -> AsyncIterator[Gateway]:
     text = config(
         provider("moonshot", up, price=PRICE, max_attempts=1, timeout_s=2, first_token_timeout_s=1, idle_timeout_s=1),
