@@ -18,6 +18,7 @@ _SPAN = re.compile(r"(\d+)(s|m|min|h|d|w)\Z")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
 AMOUNT_MAX = 10**15
+SPAN_MAX_S = 10 * 365 * 86_400
 
 Operation = Literal["+", "%", "="]
 
@@ -51,11 +52,14 @@ def parse_change(text: str, unit: Unit) -> tuple[Operation, int]:
 
 
 def parse_span(text: str) -> int:
-    """`30m`, `2h`, `1d`, `1w`, `90s` → seconds, at least one. Raises ValueError."""
+    """`30m`, `2h`, `1d`, `1w`, `90s` → seconds, at least one and at most SPAN_MAX_S. Raises ValueError."""
     found = _SPAN.match(text.strip().lower())
-    if found is None or not int(found[1]):
-        raise ValueError(f"{text!r} is not a span of time: write it as 30m, 2h or 1d")
-    return int(found[1]) * _SECONDS[found[2]]
+    seconds = int(found[1][:20]) * _SECONDS[found[2]] if found is not None else 0
+    if not seconds:
+        raise ValueError(f"{text[:40]!r} is not a span of time: write it as 30m, 2h or 1d")
+    if seconds > SPAN_MAX_S:
+        raise ValueError(f"{text[:40]!r} is longer than ten years")
+    return seconds
 
 
 def parse_period(since: str | None, until: str | None, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:

@@ -1,8 +1,11 @@
 """Amounts and spans as people write them."""
 
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
 import pytest
 
-from gateway.amounts import parse_amount, parse_change, parse_span
+from gateway.amounts import parse_amount, parse_change, parse_period, parse_span
 from gateway.budget import Unit
 
 
@@ -63,4 +66,37 @@ def test_a_span_is_read_in_seconds(text: str, expected: int) -> None:
 @pytest.mark.parametrize("text", ["", "2", "0h", "-1h", "h", "1.5h", "1 h 5"])
 def test_a_wrong_span_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="span"):
+        parse_span(text)
+
+
+NOW = datetime(2026, 3, 29, 12, 0, tzinfo=UTC)
+MADRID = ZoneInfo("Europe/Madrid")
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "start", "end"),
+    [
+        (None, None, "2026-03-01T00:00:00+01:00", "2026-03-29T12:00:01+00:00"),
+        # The clocks go forward on 29 March: the day ends 23 hours after it began.
+        ("2026-03-29", "2026-03-29", "2026-03-28T23:00:00+00:00", "2026-03-29T22:00:00+00:00"),
+        ("2026-03-01T06:00:00Z", "2026-03-02T06:00", "2026-03-01T06:00:00+00:00", "2026-03-02T05:00:00+00:00"),
+    ],
+)
+def test_a_period_is_named_by_dates_or_instants(since: str | None, until: str | None, start: str, end: str) -> None:
+    found = parse_period(since, until, MADRID, NOW)
+    assert found == (datetime.fromisoformat(start), datetime.fromisoformat(end))
+
+
+@pytest.mark.parametrize(
+    ("since", "until"),
+    [("yesterday", None), ("2026-13-01", None), (None, "9999-12-31"), ("2026-03-02", "2026-03-01"), ("", None)],
+)
+def test_what_is_no_period_is_refused(since: str | None, until: str | None) -> None:
+    with pytest.raises(ValueError, match=r"date|after"):
+        parse_period(since, until, MADRID, NOW)
+
+
+@pytest.mark.parametrize("text", ["3651d", "9" * 400 + "s"])
+def test_a_span_has_an_end(text: str) -> None:
+    with pytest.raises(ValueError, match="ten years"):
         parse_span(text)
