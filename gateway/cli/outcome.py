@@ -65,7 +65,8 @@ def _explain(error: Exception) -> int:
         if isinstance(error, ChainExhausted):
             return EXHAUSTED if error.budgets_only else FAILED
         return USAGE if isinstance(error, UnknownTarget | InvalidRequest) else FAILED
-    complain(f"unexpected {type(error).__name__}: {error} (`sluicegate --debug …` shows where)")
+    said = (str(error).splitlines() or [""])[0]
+    complain(f"unexpected {type(error).__name__}: {said} (`sluicegate --debug …` shows where)")
     return FAILED
 
 

@@ -38,7 +38,7 @@ async def why(config: Path | None, request_id: str, *, as_json: bool) -> int:
         now = app.clock.now()
     slots = [_refused(refusal, settings.budgets) for refusal in story.refusals]
     slots += [_attempted(attempt, settings.budgets) for attempt in story.attempts]
-    slots.sort(key=lambda slot: slot["at"])
+    slots = _decisive(sorted(slots, key=lambda slot: slot["at"]))
     if as_json:
         document({"request_id": request_id, "slots": [_plain(slot) for slot in slots]})
     if not slots:
@@ -48,6 +48,23 @@ async def why(config: Path | None, request_id: str, *, as_json: bool) -> int:
         for number, slot in enumerate(slots, 1):
             _print(number, slot, settings.zone, now)
     return DONE
+
+
+def _decisive(slots: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Without refusals that another of the same slot follows.
+
+    The gate asks again for a shorter answer, and a patient request asks whenever room comes back.
+    """
+    kept: list[dict[str, Any]] = []
+    for slot in slots:
+        if (
+            kept
+            and all(kept[-1][name] == slot[name] for name in ("provider", "model", "verdict"))
+            and slot["verdict"] == "refused"
+        ):
+            kept.pop()
+        kept.append(slot)
+    return kept
 
 
 def _refused(refusal: dict[str, Any], budgets: Budgets) -> dict[str, Any]:

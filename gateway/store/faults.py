@@ -24,7 +24,10 @@ def _names(error: BaseException) -> set[str]:
 def is_unavailable(error: BaseException) -> bool:
     """True when the database could not be used; the statement itself is not to blame."""
     error = _driver_error(error)
-    return isinstance(error, LedgerUnavailable | OSError) or bool(_names(error) & _UNAVAILABLE) or is_missing(error)
+    if isinstance(error, LedgerUnavailable | OSError) or is_missing(error):
+        return True
+    # sqlite3 raises the bare class for a file that is damaged or no database.
+    return bool(_names(error) & _UNAVAILABLE) or type(error).__name__ == "DatabaseError"
 
 
 def is_missing(error: BaseException) -> bool:

@@ -143,15 +143,17 @@ async def test_a_stream_over_http_that_is_killed_is_charged_at_its_worst_case(tm
         await running.start()
         body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "Go on"}]}
         headers = {"Authorization": f"Bearer {key}"}
-        async with aiohttp.ClientSession() as client:
-            async with client.post(f"{running.url}/v1/chat/completions", json=body, headers=headers) as response:
-                request_id = response.headers["x-sluicegate-request-id"]
-                assert await response.content.readany()
-                # The hold is there for everybody to see while the answer streams.
-                assert (await held(running))["tokens"] >= WORST
-                assert await running.end(signal.SIGKILL) == -signal.SIGKILL
-                with pytest.raises(aiohttp.ClientError):
-                    await response.read()
+        async with (
+            aiohttp.ClientSession() as client,
+            client.post(f"{running.url}/v1/chat/completions", json=body, headers=headers) as response,
+        ):
+            request_id = response.headers["x-sluicegate-request-id"]
+            assert await response.content.readany()
+            # The hold is there for everybody to see while the answer streams.
+            assert (await held(running))["tokens"] >= WORST
+            assert await running.end(signal.SIGKILL) == -signal.SIGKILL
+            with pytest.raises(aiohttp.ClientError):
+                await response.read()
         await running.start()
         assert await held(running) == {"tokens": 0, "calls": 0}
         code, out = await running.command("ledger", "check")
