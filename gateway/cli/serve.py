@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -54,9 +55,20 @@ async def _serve(app: App, announce: Callable[[App], Awaitable[None]]) -> None:
     await app.start()
     try:
         await announce(app)
+        spare_the_collector()
         await app.until_stopped()
     finally:
         await app.stop()
+
+
+def spare_the_collector() -> None:
+    """Sets the garbage collector up for a server: what the start made is kept for good and need not be looked at again.
+
+    A stream makes hundreds of small objects that go by themselves; at the default threshold looking for cycles among
+    them takes a sixth of its time.
+    """
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 async def _greet(app: App) -> None:
