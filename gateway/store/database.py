@@ -72,6 +72,7 @@ class Database:
 
     async def close(self) -> None:
         """Ends the threads after what waits is written."""
+        self._writer.hand_over()
         await asyncio.get_running_loop().run_in_executor(self._readers, self._writer.stop)
         self._readers.shutdown()
         self._engine.dispose()

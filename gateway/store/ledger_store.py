@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -79,6 +78,8 @@ class LedgerStore:
         except Exception as error:
             log.exception("reservation_failed id=%s", draft.id)
             raise LedgerUnavailable(f"this reservation cannot be written ({type(error).__name__})") from error
+        finally:
+            self._reserves.forget(future)
         return reservation
 
     async def peek(self, draft: Draft) -> Peek:
@@ -105,6 +106,8 @@ class LedgerStore:
             # Not the database's fault, so trying again would not help: the sweep ends the hold at its worst case.
             log.exception("closing_failed id=%s", reservation.id)
             return False
+        finally:
+            self._closes.forget(future)
         return changed
 
     async def note_refusal(self, origin: Origin, chain: str, slot: Slot, error: GatewayError) -> None:
@@ -265,23 +268,30 @@ class _Overdue:
 
     def __init__(self, patience_s: float, answer: Callable[[asyncio.Future[Any]], None]) -> None:
         self._patience_s, self._answer = patience_s, answer
-        self._open: deque[tuple[float, asyncio.Future[Any]]] = deque()
+        self._open: dict[asyncio.Future[Any], float] = {}
+        """When each is overdue, the oldest first."""
         self._armed = False
 
     def watch(self, future: asyncio.Future[Any]) -> None:
         """Answers this future after the patience, if nobody has by then."""
         loop = future.get_loop()
-        self._open.append((loop.time() + self._patience_s, future))
+        self._open[future] = loop.time() + self._patience_s
         if not self._armed:
             self._armed = True
             loop.call_later(self._patience_s / 4, self._look, loop)
 
+    def forget(self, future: asyncio.Future[Any]) -> None:
+        """Lets go of a future that was answered: what it holds is needed no longer."""
+        self._open.pop(future, None)
+
     def _look(self, loop: asyncio.AbstractEventLoop) -> None:
         now = loop.time()
-        while self._open and (self._open[0][1].done() or self._open[0][0] <= now):
-            future = self._open.popleft()[1]
+        for future, overdue_at in list(self._open.items()):
             if not future.done():
+                if overdue_at > now:
+                    break
                 self._answer(future)
+            del self._open[future]
         self._armed = bool(self._open)
         if self._armed:
             loop.call_later(self._patience_s / 4, self._look, loop)

@@ -89,16 +89,29 @@ class Writer:
         self._connect = connect
         self._connection: Connection | None = None
         self._waiting: SimpleQueue[Job | None] = SimpleQueue()
+        self._gathered: list[Job] = []
         self._kept: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopping = False
 
     def submit(self, job: Job) -> None:
-        """Adds a job to the next transaction. Called in the event loop."""
-        if self._thread is None:
+        """Adds a job to the next transaction. Called in the event loop.
+
+        What one turn of the loop submits is handed over together: the thread would else wake at the first job, and
+        commit it alone while the others wait for the disk behind it.
+        """
+        self._gathered.append(job)
+        if len(self._gathered) == 1:
+            job.future.get_loop().call_soon(self.hand_over)
+
+    def hand_over(self) -> None:
+        """Gives the thread what was submitted. Called in the event loop."""
+        if self._gathered and self._thread is None:
             self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
             self._thread.start()
-        self._waiting.put(job)
+        gathered, self._gathered = self._gathered, []
+        for job in gathered:
+            self._waiting.put(job)
 
     def stop(self) -> None:
         """Writes what waits, tries what is kept once more, and ends the thread. Blocks: call it in another thread."""
