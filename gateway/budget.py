@@ -325,6 +325,13 @@ def limit_at(base: int, raises: Iterable[Raise], at_ms: int) -> int:
     return max(limit, 0)
 
 
+def limits_after(base: int, raises: Iterable[Raise], at_ms: int) -> tuple[tuple[int, int], ...]:
+    """Each later instant at which a raise ends, with the limit from then on, in order."""
+    changes = tuple(raises)
+    ends = {change.ends_ms for change in changes if change.ends_ms is not None and change.ends_ms > at_ms}
+    return tuple((end_ms, limit_at(base, changes, end_ms)) for end_ms in sorted(ends))
+
+
 class Budgets:
     """All configured budgets, indexed so that a call meets only those that may match it."""
 

@@ -142,7 +142,7 @@ class Block:
     @property
     def too_large(self) -> bool:
         """True when the request is larger than the whole limit: it can never fit."""
-        return self.asked > self.limit
+        return self.asked > self.limit and self.resets_at is None
 
 
 @dataclass

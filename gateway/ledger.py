@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gateway.amounts import AMOUNT_MAX
-from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at
+from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at, limits_after
 from gateway.chat import Origin, Slot, Usage
 from gateway.clock import from_ms
 from gateway.errors import Block, Exhausted, Paused
@@ -229,6 +229,8 @@ class Match(NamedTuple):
     budget: Budget
     key: str
     limit: int
+    later: tuple[tuple[int, int], ...] = ()
+    """When raises end, with the limit from then on."""
 
     @property
     def id(self) -> CounterId:
@@ -261,7 +263,10 @@ def with_limits(found: Iterable[tuple[Budget, str]], raises: Raises, guest: bool
     matches = []
     for budget, key in found:
         base, changes = budget.base_limit(key, guest), raises.get(budget.name)
-        matches.append(Match(budget, key, limit_at(base, changes, at_ms) if changes else base))
+        if changes:
+            matches.append(Match(budget, key, limit_at(base, changes, at_ms), limits_after(base, changes, at_ms)))
+        else:
+            matches.append(Match(budget, key, base))
     return tuple(matches)
 
 
@@ -352,7 +357,7 @@ def _bounded_amounts(amounts: Amounts) -> Amounts:
 
 
 def _block(found: Match, counter: Counter, spent: int, held: int, amount: int, at_ms: int) -> Block:
-    resets_ms = fits_at(counter, found.budget.window, found.limit, amount, at_ms)
+    resets_ms = fits_at(counter, found, amount, at_ms)
     return Block(
         budget=found.budget.name,
         label=found.budget.label,
@@ -367,20 +372,23 @@ def _block(found: Match, counter: Counter, spent: int, held: int, amount: int, a
     )
 
 
-def fits_at(counter: Counter, window: Window, limit: int, amount: int, at_ms: int) -> int | None:
-    """The first instant, holds aside, at which `amount` more fits under `limit`; `at_ms` if it does now; None if never."""
-    if amount > limit or limit == 0:
-        return None
+def fits_at(counter: Counter, found: Match, amount: int, at_ms: int) -> int | None:
+    """The first instant, holds aside, at which `amount` more fits; `at_ms` if it does now; None if never.
+
+    What is spent changes when a bucket leaves, the limit when a raise ends.
+    """
+    window, limit = found.budget.window, found.limit
     bucket = window.bucket(at_ms)
-    oldest = window.live_from(bucket)
-    spent = counter.spent(window, bucket)
-    if spent + amount <= limit:
-        return at_ms
-    for start in sorted(start for start in counter.buckets if start >= oldest):
-        leaves = window.leaves_at(start)
-        if leaves is None:
-            return None
-        spent -= counter.buckets[start][0]
-        if spent + amount <= limit:
-            return leaves
+    oldest, spent = window.live_from(bucket), counter.spent(window, bucket)
+    changes: list[tuple[int, int, int | None]] = [(ends, 0, limit) for ends, limit in found.later]
+    for start, amounts in counter.buckets.items():
+        if start >= oldest and (leaves := window.leaves_at(start)) is not None:
+            changes.append((leaves, amounts[0], None))
+    # Of one instant's changes the limit's comes first: what leaves at the end of a raise meets the limit behind it.
+    changes.sort(key=lambda change: (change[0], change[2] is None))
+    for instant, leaving, following in [(at_ms, 0, limit), *changes]:
+        spent -= leaving
+        limit = limit if following is None else following
+        if 0 < limit >= spent + amount:
+            return instant
     return None

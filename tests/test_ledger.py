@@ -8,12 +8,12 @@ from datetime import time
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from gateway import ledger
-from gateway.budget import PAUSE, Amounts, Budget, Budgets, Calendar, Lifetime, Raise, Rolling, Unit, Window
+from gateway.budget import PAUSE, Amounts, Budget, Budgets, Calendar, Lifetime, Raise, Rolling, Unit, Window, limit_at
 from gateway.chat import Origin, Slot
 from gateway.errors import Exhausted, Paused
 from gateway.ledger import Closing, Counter, CounterId, Draft, Outcome, Reservation, State
@@ -308,6 +308,60 @@ def test_case_12_a_raise_ends_and_leaves_more_spent_than_the_limit() -> None:
         raise    b =500 for 5m
         reserve  r6 250   ok
     """)
+
+
+def test_a_limit_that_is_lowered_for_a_while_says_when_it_comes_back() -> None:
+    check("""
+        budget   b  100 per rolling
+        raise    b =0 for 10m
+        reserve  r1 100   Exhausted asked=100 resets=+10m
+        reserve  r2 101   Exhausted asked=101 resets=never
+        clock    +10m
+        reserve  r3 100   ok
+    """)
+
+
+def test_a_raise_that_ends_before_the_window_opens_promises_nothing() -> None:
+    check("""
+        budget   b  100 per rolling
+        reserve  r1 60    ok
+        settle   r1 60    ok
+        raise    b +30 for 2h
+        reserve  r2 120   Exhausted used=60 asked=120 resets=+61m
+        raise    b =110 for 30m
+        reserve  r3 120   Exhausted used=60 asked=120 resets=+61m
+        raise    b =200 for 30m
+        reserve  r4 150   Exhausted used=60 asked=150 resets=never
+    """)
+
+
+@given(
+    spends=st.lists(st.tuples(st.integers(0, 70), st.integers(0, 60)), max_size=4),
+    raises=st.lists(st.tuples(st.sampled_from("+%="), st.integers(-60, 120), st.integers(1, 100)), max_size=3),
+    amount=st.integers(0, 150),
+    window=st.sampled_from([*WINDOWS]),
+)
+def test_the_time_named_is_the_first_minute_at_which_it_fits(
+    spends: list[tuple[int, int]], raises: list[tuple[str, int, int]], amount: int, window: str
+) -> None:
+    bank = Bank({"b": Budget("b", Unit.TOKENS, 100, WINDOWS[window])})
+    counter = bank.counters["b", ""] = Counter()
+    for ago, spent in spends:
+        counter.add(WINDOWS[window].bucket(NOON - ago * MINUTE), spent, 0)
+    bank.raises["b"] = [Raise(i, "b", how, size, NOON, NOON + length * MINUTE) for i, (how, size, length) in enumerate(raises)]
+
+    def fits(at_ms: int) -> bool:
+        limit = limit_at(100, bank.raises["b"], at_ms)
+        return 0 < limit >= counter.balance(WINDOWS[window], at_ms)[0] + amount
+
+    first = next((NOON + minute * MINUTE for minute in range(60 * 25) if fits(NOON + minute * MINUTE)), None)
+    try:
+        bank.reserve("r", amount)
+    except Exhausted as refused:
+        resets_at = refused.blocks[0].resets_at
+        assert (None if resets_at is None else int(resets_at.timestamp() * 1000)) == first
+    else:
+        assert first == NOON
 
 
 def test_case_9_only_budgets_that_match_are_asked() -> None:

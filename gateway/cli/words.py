@@ -48,7 +48,7 @@ def block_text(block: Block, zone: ZoneInfo, now: datetime) -> str:
         f"budget {block.budget}: {amount(unit, block.spent)} spent and {amount(unit, block.held)} held "
         f"of {amount(unit, block.limit)} {unit_name(unit)}, {amount(unit, block.asked)} asked"
     )
-    if block.limit == 0:
+    if block.limit == 0 and block.resets_at is None:
         return f"{figures}; nothing is allowed"
     if block.too_large:
         return f"{figures}; larger than the whole limit"
