@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -70,23 +72,25 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
     scripted = any(provider.api == "demo" for provider in settings.providers.values())
     first, second = list(settings.providers)[:2]
     what = (
-        "The small model is not installed here, so a script answers: what it says is canned, what the gate does is real."
+        "The small model is not installed here, so a script answers: its words are canned,\nwhat the gate does is real."
         if scripted
         else "A small model answers on this machine: it is real and not clever."
     )
-    budgets = ", ".join(budget.name for budget in settings.budgets.all)
+    command = "sluicegate" if shutil.which("sluicegate") else os.path.relpath(Path(sys.executable).with_name("sluicegate"))
     headers = f"-H 'Authorization: Bearer {key}' -H 'Content-Type: application/json'"
     body = '{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}'
     lines = [
         what,
-        f"It is served as two providers with small budgets ({budgets}): {first} answers until its budget is gone,",
-        f"then {second} does, then a notice says when it opens again. A few questions are enough.",
+        f"It is served as two providers with small budgets: {first} answers until its own is",
+        f"gone, then {second} does, then a notice says when it opens again. Eight questions show it.",
         "",
         "Over HTTP (this key is shown once):",
         f"  curl -s {address}/v1/chat/completions {headers} -d '{body}'",
-        "Look into it: sluicegate budgets --config demo, sluicegate usage --config demo",
+        "Look into it from another terminal:",
+        f"  {command} budgets --config demo",
+        f"  {command} usage --by provider --config demo",
     ]
     if not settings.telegram.token:
-        lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (from @BotFather) into .env here and start again.")
-    lines.append("Your own providers: sluicegate init")
+        lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (from @BotFather) into .env, start again.")
+    lines.append(f"Your own providers: {command} init")
     return lines

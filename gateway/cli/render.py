@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import typer
@@ -70,7 +70,10 @@ def moment(instant: datetime | None, zone: ZoneInfo, now: datetime, never: str =
     if instant is None:
         return never
     local, today = instant.astimezone(zone), now.astimezone(zone)
-    pattern = "%H:%M:%S" if (instant - now).total_seconds() < 120 else "%H:%M"
+    pattern = "%H:%M:%S"
+    if (instant - now).total_seconds() >= 120:
+        # Up to the minute: said a little late rather than too early.
+        local, pattern = local + timedelta(seconds=-local.second % 60), "%H:%M"
     if local.date() != today.date():
         pattern = "%Y-%m-%d %H:%M"
     return f"{local.strftime(pattern)} (in {span((instant - now).total_seconds())})"

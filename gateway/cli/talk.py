@@ -12,7 +12,7 @@ import signal
 import sys
 import termios
 import threading
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import aclosing
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -136,12 +136,14 @@ class Talk:
             self._console.print(HINTS, style="dim")
         else:
             self._answer = asyncio.create_task(self._ask(text))
-            with contextlib.suppress(asyncio.CancelledError):
+            with _unechoed(), contextlib.suppress(asyncio.CancelledError):
                 await self._answer
 
     async def _ask(self, text: str) -> None:
         question: Message = {"role": "user", "content": text}
-        request = Request(messages=[*self._recent(), question])
+        system = self._app.settings.telegram.system_prompt
+        persona: list[Message] = [{"role": "system", "content": system}] if system else []
+        request = Request(messages=[*persona, *self._recent(), question])
         asked = origin()
         shown: list[str] = []
         self._again = self._opens_at = None
@@ -278,6 +280,19 @@ class Talk:
             if balance.resets_at is not None:
                 line.append(f"; resets {moment(balance.resets_at, zone, now)}", style="dim")
             self._console.print(line)
+
+
+@contextlib.contextmanager
+def _unechoed() -> Iterator[None]:
+    """Keeps what is typed during an answer out of the answer: it is shown at the next prompt."""
+    modes = termios.tcgetattr(sys.stdin)
+    quiet = [*modes]
+    quiet[3] = modes[3] & ~termios.ECHO
+    termios.tcsetattr(sys.stdin, termios.TCSANOW, quiet)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSANOW, modes)
 
 
 def _fullness(balance: Balance) -> float:

@@ -45,8 +45,8 @@ def _serve(key: str) -> Any:
     params.hostnames, params.port = ["127.0.0.1"], 0
     params.api_keys = [key]
     params.use_jinja = True
-    # A model this small wanders off at the usual temperature.
-    params.sampling.temp = 0.2
+    # A model this small wanders off at any other temperature.
+    params.sampling.temp = 0.0
     return xllamacpp.Server(params)
 
 

@@ -21,6 +21,8 @@ FIRST, SECOND = "main", "spare"
 _WINDOW = Rolling(300, "rolling 5m")
 _REPLY_TOKENS = 160
 _CONTEXT_TOKENS = 4096
+_SYSTEM_PROMPT = "Answer in English, in one or two short sentences."
+"""Tried out: without it, or with a longer one, the packaged model rambles."""
 
 
 def demo(base_dir: Path, local: bool, environ: Mapping[str, str]) -> Settings:
@@ -40,7 +42,7 @@ def demo(base_dir: Path, local: bool, environ: Mapping[str, str]) -> Settings:
     url = database_url(env.get("DATABASE_URL") or DEFAULT_DATABASE.replace("sluicegate.db", "demo.db"), base_dir.absolute())
     if url is None:
         problems.elsewhere("environment: DATABASE_URL", "must be sqlite:///path or postgresql://user@host/database")
-    telegram = {"max_reply_tokens": _REPLY_TOKENS, "history_tokens": _CONTEXT_TOKENS // 8}
+    telegram = {"system_prompt": _SYSTEM_PROMPT, "max_reply_tokens": _REPLY_TOKENS, "history_tokens": _CONTEXT_TOKENS // 8}
     settings = Settings(
         path=None,
         database_url=url or "",
