@@ -1,7 +1,6 @@
 """The commands' names, help and usage errors."""
 
 import re
-import time
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,10 @@ from tests.cli.program import run
 COMMANDS = ["init", "serve", "demo", "check", "chat", "budgets", "why", "explain", "usage", "ledger", "keys", "db"]
 
 
-def test_help_names_every_command_and_comes_at_once(tmp_path: Path) -> None:
-    times = []
-    for _ in range(3):
-        began = time.perf_counter()
-        ran = run(tmp_path, "--help")
-        times.append(time.perf_counter() - began)
+def test_help_names_every_command(tmp_path: Path) -> None:
+    ran = run(tmp_path, "--help")
     assert ran.code == 0
     assert set(COMMANDS) <= set(re.findall(r"^  (\w+)", ran.out, re.MULTILINE))
-    # The best of three: a busy machine is not what is measured.
-    assert min(times) < 0.3
 
 
 @pytest.mark.parametrize("module", ["rich", "sqlalchemy", "aiohttp", "structlog", "telegram", "uvloop"])
