@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
 from sqlalchemy import Connection, insert, select, update
 
-from gateway.budget import Budget, Budgets, Unit, limit_at
+from gateway.budget import Budget, Budgets, Unit, Window, limit_at
 from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
 from gateway.ledger import Counter, Raises
@@ -109,14 +109,34 @@ def adjust(
     spent, _ = counter.balance(budget.window, at_ms)
     if spent + amount < 0:
         raise InvalidRequest(f"only {spent} {budget.unit} are spent: no more than that can be taken back", "spent")
-    counter.add(budget.window.bucket(at_ms), amount, 0)
+    # What is taken back was counted in these buckets, and they may be others in another window.
+    counts_while = basis(budget) if amount > 0 else budget.signature
+    entry = {"budget": budget.name, "key": key, "basis": counts_while, "reason": reason, "actor": actor}
+    parts = list(_parts(counter, budget.window, amount, at_ms))
+    for at, part in parts:
+        counter.add(budget.window.bucket(at), part, 0)
     spent, held = counter.balance(budget.window, at_ms)
     buckets = orjson.dumps(counter.dump()).decode()
     connection.execute(update(counters).where(*wanted).values(spent=spent, held=held, buckets=buckets))
-    entry = {"budget": budget.name, "key": key, "basis": basis(budget), "amount": amount, "at": at_ms}
-    connection.execute(insert(adjustments).values(entry | {"reason": reason, "actor": actor}))
+    connection.execute(insert(adjustments), [entry | {"at": at, "amount": part} for at, part in parts])
     record(connection, now_ms, actor, "adjust", budget.name, key=key, spent=amount, reason=reason)
     return counter
+
+
+def _parts(counter: Counter, window: Window, amount: int, at_ms: int) -> Iterator[tuple[int, int]]:
+    """An adjustment as (instant, amount). What is taken back leaves when the spend does of which it is taken, oldest first.
+
+    Taken from the current bucket alone it would outlive the spend, and open room beyond the limit.
+    """
+    current = window.bucket(at_ms)
+    for start in sorted(counter.buckets):
+        spent = counter.buckets[start][0]
+        if amount < 0 and spent > 0 and start >= window.live_from(current):
+            part = max(amount, -spent)
+            amount -= part
+            yield (at_ms if start == current else start), part
+    if amount:
+        yield at_ms, amount
 
 
 def _key(budget: Budget, scope: Mapping[str, str]) -> str:

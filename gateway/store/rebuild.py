@@ -32,7 +32,7 @@ HELD = {Unit.REQUESTS: usage.c.held_requests, Unit.TOKENS: usage.c.held_tokens, 
 
 
 def basis(budget: Budget) -> str:
-    """Unit and scope of a budget: an adjustment counts only while both are as they were."""
+    """Unit and scope of a budget: an adjustment counts only while both are as they were, one downwards while the window is too."""
     return budget.signature.rpartition("|")[0]
 
 
@@ -83,7 +83,9 @@ def recount(connection: Connection, budget: Budget, at_ms: int) -> dict[str, Cou
         assert key is not None
         found.setdefault(key, Counter()).add(int(start), int(spent), int(pending))
     corrections = select(adjustments.c.key, adjustments.c.at, adjustments.c.amount).where(
-        adjustments.c.budget == budget.name, adjustments.c.basis == basis(budget), adjustments.c.at >= oldest
+        adjustments.c.budget == budget.name,
+        adjustments.c.basis.in_((basis(budget), budget.signature)),
+        adjustments.c.at >= oldest,
     )
     for key, at, amount in connection.execute(corrections):
         found.setdefault(key, Counter()).add(window.bucket(at), amount, 0)

@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from sqlalchemy import update
 
-from gateway.budget import Amounts, Budget, Budgets, Calendar, Lifetime, Rolling, Unit
+from gateway.budget import Amounts, Budget, Budgets, Calendar, Lifetime, Rolling, Unit, Window
 from gateway.clock import to_ms
 from gateway.errors import Exhausted, InvalidRequest
 from gateway.ledger import Closing, Outcome, State
@@ -176,6 +176,35 @@ async def test_an_adjustment_counts_at_once_is_audited_and_survives_a_rebuild(of
     await office.store.reserve(draft(275, user="ada"))
     (entry,) = await office.books.audit("hour")
     assert (entry.action, entry.detail["spent"], entry.detail["reason"]) == ("adjust", -40, "billed less")
+
+
+async def test_what_was_taken_back_leaves_with_the_spend_and_opens_no_room_beyond_the_limit(office: Office) -> None:
+    await office.spend(300)
+    office.clock.advance(minutes=10)
+    await office.spend(200)
+    office.clock.advance(minutes=20)
+    await office.books.adjust("hour", -400, "billed less", "cli:root")
+    for minutes, spent in ((0, 100), (32, 100), (10, 0)):
+        office.clock.advance(minutes=minutes)
+        assert (await office.books.balances())[0].spent == spent
+        assert await office.books.check() == []
+    with pytest.raises(Exhausted):
+        await office.store.reserve(draft(1001))
+
+
+@pytest.mark.parametrize("window", [Rolling(3600, "rolling 1h"), Rolling(60, "rolling 1m"), Calendar("hour", UTC_ZONE)])
+async def test_what_was_taken_back_opens_no_room_in_another_window(database: Database, window: Window) -> None:
+    clock = SettableClock()
+    budgets = [Budgets([Budget("tokens", Unit.TOKENS, 1000, each)]) for each in (Lifetime(), window)]
+    first, second = (LedgerStore(database, each, clock) for each in budgets)
+    await first.start()
+    await first.close(await first.reserve(draft(500)), settled(500))
+    clock.advance(hours=3)
+    await Books(database, budgets[0], clock).adjust("tokens", -400, "billed less", "cli:root")
+    await second.start()
+    with pytest.raises(Exhausted):
+        await second.reserve(draft(1001))
+    assert await Books(database, budgets[1], clock).check() == []
 
 
 @pytest.mark.parametrize(
