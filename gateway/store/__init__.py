@@ -75,7 +75,7 @@ class Store(Protocol):
         ...
 
     async def unclaim(self, request_id: str) -> None:
-        """Gives an unanswered request's id back, so that it may be made again."""
+        """Gives an unanswered request's id back, so that it may be made again; kept and tried again as `close` is."""
         ...
 
     async def wait_for_room(self, timeout_s: float) -> None:

@@ -64,6 +64,12 @@ class Database:
         self._writer.submit(Job(future, group=group, member=member, patient=patient))
         return future
 
+    def insist(self, work: Callable[[Connection], object]) -> asyncio.Future[Any]:
+        """As `write`, but kept and tried again while the database is gone: the future is then resolved before it is done."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._writer.submit(Job(future, work=work, patient=True))
+        return future
+
     def create_tables(self) -> None:
         """Makes every table: for tests. The product uses alembic."""
         with self._engine.begin() as connection:

@@ -122,7 +122,9 @@ class LedgerStore:
 
     async def unclaim(self, request_id: str) -> None:
         """As Store.unclaim."""
-        await self.database.write(lambda connection: unclaim(connection, self.owner, request_id))
+        future = self.database.insist(lambda connection: unclaim(connection, self.owner, request_id))
+        self._closes.watch(future)
+        await future
 
     async def wait_for_room(self, timeout_s: float) -> None:
         """As Store.wait_for_room."""

@@ -32,7 +32,7 @@ HELD = {Unit.REQUESTS: usage.c.held_requests, Unit.TOKENS: usage.c.held_tokens, 
 
 
 def basis(budget: Budget) -> str:
-    """Unit and scope of a budget: an adjustment counts only while both are as they were, one downwards while the window is too."""
+    """Unit and scope of a budget: an adjustment counts only while both are as they were; one downwards, the window too."""
     return budget.signature.rpartition("|")[0]
 
 

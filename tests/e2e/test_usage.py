@@ -215,6 +215,19 @@ async def test_case_26_a_database_that_is_gone_for_three_seconds_costs_nobody_th
     assert len(await gateway.rows()) == 2
 
 
+async def test_a_request_that_a_lost_database_turned_away_can_be_made_again(tmp_path: Path, up: Upstream) -> None:
+    same = {"Idempotency-Key": "once"}
+    up.queue.append(Script(status=503, error={"message": "overloaded", "type": "server_error"}, gate=True))
+    async with Gateway(tmp_path, config(provider("moonshot", up, max_attempts=1), chain=["moonshot"])) as gateway:
+        first = asyncio.create_task(gateway.chat(headers=same))
+        await up.until(lambda: up.meter.waiting == 1)
+        async with gateway.database_gone():
+            up.release()
+            assert (await first).status == 503
+        async with asyncio.timeout(5):
+            assert (await gateway.chat(headers=same)).status == 200
+
+
 async def test_a_client_that_stops_reading_does_not_fill_the_memory(gateway: Gateway, up: Upstream) -> None:
     up.default = Script(text=" ".join(["x" * 20_000] * 2_000))
     async with gateway.open_stream(max_tokens=2_000) as response:
