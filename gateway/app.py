@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Coroutine, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import structlog
@@ -133,19 +133,21 @@ class App:
     async def _bot_ready(self) -> bool:
         return self.bot is not None and self.bot.ready
 
-    async def until_stopped(self) -> None:
-        """Returns at the first SIGTERM or SIGINT or `request_stop`; a second signal ends the process at once.
-
-        Raises what ended a part that should have gone on.
-        """
+    @contextlib.contextmanager
+    def signals(self) -> Iterator[None]:
+        """While it lasts, the first SIGTERM or SIGINT ends `until_stopped`, and a second one ends the process at once."""
         loop = asyncio.get_running_loop()
         for number in SIGNALS:
             loop.add_signal_handler(number, self._signalled, number)
         try:
-            await self._stopping.wait()
+            yield
         finally:
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
+
+    async def until_stopped(self) -> None:
+        """Returns once a signal or `request_stop` ended the serving. Raises what ended a part that should have gone on."""
+        await self._stopping.wait()
         if self._failure is not None:
             raise self._failure
 

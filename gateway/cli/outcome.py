@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -15,6 +16,7 @@ from gateway.errors import (
     UnknownTarget,
 )
 
+CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 DONE, FAILED, USAGE, EXHAUSTED = 0, 1, 2, 3
 
 
@@ -65,6 +67,9 @@ def _explain(error: Exception) -> int:
         if isinstance(error, ChainExhausted):
             return EXHAUSTED if error.budgets_only else FAILED
         return USAGE if isinstance(error, UnknownTarget | InvalidRequest) else FAILED
+    if isinstance(error, OSError) and error.errno in CANNOT_LISTEN:
+        complain(f"cannot listen there: {error.strerror}; PORT in the environment or `listen` under [gateway] names another")
+        return FAILED
     said = (str(error).splitlines() or [""])[0]
     complain(f"unexpected {type(error).__name__}: {said} (`sluicegate --debug …` shows where)")
     return FAILED

@@ -52,13 +52,11 @@ def run_app(app: App, announce: Callable[[App], Awaitable[None]]) -> int:
 
 
 async def _serve(app: App, announce: Callable[[App], Awaitable[None]]) -> None:
-    await app.start()
-    try:
-        await announce(app)
-        spare_the_collector()
-        await app.until_stopped()
-    finally:
-        await app.stop()
+    with app.signals():
+        async with app.running():
+            await announce(app)
+            spare_the_collector()
+            await app.until_stopped()
 
 
 def spare_the_collector() -> None:

@@ -1,6 +1,7 @@
 """The commands' names, help and usage errors."""
 
 import re
+import resource
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ from tests.cli.program import run
 COMMANDS = ["init", "serve", "demo", "check", "chat", "budgets", "why", "explain", "usage", "ledger", "keys", "db"]
 
 
-def test_help_names_every_command(tmp_path: Path) -> None:
+def test_help_names_every_command_and_comes_at_once(tmp_path: Path) -> None:
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     ran = run(tmp_path, "--help")
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert ran.code == 0
     assert set(COMMANDS) <= set(re.findall(r"^  (\w+)", ran.out, re.MULTILINE))
+    # Processor time, since other work on the machine makes every clock run faster.
+    assert after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime < 0.3
 
 
 @pytest.mark.parametrize("module", ["rich", "sqlalchemy", "aiohttp", "structlog", "telegram", "uvloop"])

@@ -1,0 +1,211 @@
+"""The composition root: what opens, starts and stops, and that a clock can be set from outside."""
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.app import App
+from gateway.budget import Amounts
+from gateway.chat import Origin, Request, Slot
+from gateway.clock import to_ms
+from gateway.errors import ChainExhausted, DatabaseBehind
+from gateway.ledger import Draft
+from gateway.settings import Settings, load
+from gateway.store.migrations import upgrade
+from tests.cli.program import COMMAND, environment
+from tests.doubles.botapi import TOKEN, BotApi
+from tests.doubles.clock import SettableClock
+
+CONFIG = """
+[gateway]
+listen = "127.0.0.1:0"
+[telegram]
+api_root = "{api}"
+[providers.first]
+api = "demo"
+model = "scripted"
+[chains]
+default = ["first"]
+[[budgets]]
+name = "calls"
+requests = 1
+per = "hour"
+"""
+
+
+def settings(folder: Path, *, api: str = "http://127.0.0.1:9", upgraded: bool = True, **environ: str) -> Settings:
+    file = folder / "sluicegate.toml"
+    file.write_text(CONFIG.format(api=api))
+    found = load(file, environ)
+    if upgraded:
+        upgrade(found.database_url)
+    return found
+
+
+@contextmanager
+def serving(folder: Path, *, until: str = "listens on", **env: str) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """The real program: the process, and what it said until it said that."""
+    process = subprocess.Popen([*COMMAND, "serve"], cwd=folder, env=environment(**env), stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    said = ""
+    try:
+        while until not in said:
+            line = process.stderr.readline()
+            assert line, said
+            said += line
+        yield process, said
+    finally:
+        process.kill()
+        process.communicate()
+
+
+async def test_a_database_that_is_behind_is_refused(tmp_path: Path) -> None:
+    app = App(settings(tmp_path, upgraded=False))
+    with pytest.raises(DatabaseBehind, match="sluicegate db upgrade"):
+        await app.start()
+    await app.stop()
+    assert not app.ready.is_set()
+
+
+async def test_it_serves_is_ready_and_stops(tmp_path: Path) -> None:
+    app = App(settings(tmp_path))
+    async with app.running(), aiohttp.ClientSession() as client:
+        assert app.ready.is_set()
+        async with client.get(f"{app.address}/readyz") as response:
+            assert (response.status, await response.json()) == (200, {"status": "ready", "database": True})
+    assert not app.ready.is_set()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", int(app.address.rpartition(":")[2])), timeout=1)
+
+
+async def test_the_clock_that_is_handed_in_moves_the_windows(tmp_path: Path) -> None:
+    clock = SettableClock(datetime(2026, 3, 2, 12, 30, tzinfo=UTC))
+    request = Request(messages=[{"role": "user", "content": "hi"}])
+    async with App(settings(tmp_path), clock).running() as app:
+        await app.dispatcher.complete(request, "default", Origin("r1", "cli"))
+        with pytest.raises(ChainExhausted) as refused:
+            await app.dispatcher.complete(request, "default", Origin("r2", "cli"))
+        assert refused.value.available_at == datetime(2026, 3, 2, 13, 0, tzinfo=UTC)
+        clock.advance(minutes=30)
+        await app.dispatcher.complete(request, "default", Origin("r3", "cli"))
+
+
+async def test_what_a_dead_process_held_is_settled_before_the_first_call(tmp_path: Path) -> None:
+    found = settings(tmp_path)
+    clock = SettableClock()
+    lost = App(found, clock)
+    await lost.open()
+    # A reservation that nobody closes, of a process whose lease ends.
+    deadline_ms = to_ms(clock.now() + timedelta(minutes=2))
+    await lost.store.reserve(
+        Draft("a1", Origin("r1", "cli"), 1, "default", Slot("first", "scripted"), Amounts(1, 10, 0), 5, 5, deadline_ms)
+    )
+    await lost.stop()
+    async with App(found, clock).running() as app:
+        (balance,) = await app.books.balances()
+        assert (balance.spent, balance.held) == (1, 0)
+        assert await app.books.check() == []
+
+
+async def test_roles_start_only_what_they_name(tmp_path: Path) -> None:
+    async with BotApi() as api:
+        found = settings(tmp_path, api=api.url, TELEGRAM_BOT_TOKEN=TOKEN)
+        async with App(found, roles=frozenset({"bot"})).running() as app:
+            assert app.address == ""
+            assert app.bot is not None
+            await api.until(lambda: app.bot is not None and app.bot.ready)
+            assert app.pairing_code
+        async with App(found, roles=frozenset({"web"})).running() as app:
+            assert app.bot is None
+            assert app.address
+
+
+async def test_the_pairing_code_makes_the_first_admin_and_is_then_gone(tmp_path: Path) -> None:
+    async with BotApi() as api:
+        found = settings(tmp_path, api=api.url, TELEGRAM_BOT_TOKEN=TOKEN)
+        async with App(found).running() as app:
+            await api.say(f"/start {app.pairing_code}", 42)
+            await api.until(lambda: api.bubbles(42))
+        async with App(found).running() as app:
+            assert app.pairing_code is None
+
+
+async def test_a_token_that_telegram_does_not_know_ends_the_program(tmp_path: Path) -> None:
+    from aiohttp import web
+
+    async def refuse(_: web.Request) -> web.Response:
+        return web.json_response({"ok": False, "error_code": 401, "description": "Unauthorized"}, status=401)
+
+    server = web.Application()
+    server.router.add_route("*", "/{rest:.*}", refuse)
+    runner = web.AppRunner(server)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    app = App(settings(tmp_path, api=f"http://127.0.0.1:{runner.addresses[0][1]}", TELEGRAM_BOT_TOKEN=TOKEN))
+    try:
+        async with app.running(), asyncio.timeout(10):
+            with pytest.raises(Exception, match="does not know this token"):
+                await app.until_stopped()
+    finally:
+        await runner.cleanup()
+
+
+def test_a_port_that_is_taken_is_named(tmp_path: Path) -> None:
+    settings(tmp_path)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = str(taken.getsockname()[1])
+        done = subprocess.run(
+            [*COMMAND, "serve"], cwd=tmp_path, env=environment(PORT=port), capture_output=True, text=True, timeout=20, check=False
+        )
+    assert done.returncode == 1
+    assert port in done.stderr.splitlines()[-1]
+    assert "PORT" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="memory and processor time are read from /proc")
+def test_it_starts_with_a_bot_in_less_than_two_seconds_of_work_and_120_megabytes(tmp_path: Path) -> None:
+    settings(tmp_path)
+    with serving(tmp_path, until="Send it: /start ", TELEGRAM_BOT_TOKEN=TOKEN) as (process, _):
+        folder = Path(f"/proc/{process.pid}")
+        # Processor time, since other work on the machine makes every clock run faster.
+        user, system = (folder / "stat").read_text().rpartition(")")[2].split()[11:13]
+        memory = re.search(r"VmRSS:\s+(\d+) kB", (folder / "status").read_text())
+    assert (int(user) + int(system)) / os.sysconf("SC_CLK_TCK") < 2
+    assert memory is not None
+    assert int(memory[1]) < 120 * 1024
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_it_gracefully(tmp_path: Path, number: signal.Signals) -> None:
+    settings(tmp_path)
+    # Also while it starts.
+    for until in ("listens on", '"started"', "budgets_rebuilt"):
+        (tmp_path / "var/sluicegate.db").unlink()
+        settings(tmp_path)
+        with serving(tmp_path, until=until) as (process, _):
+            process.send_signal(number)
+            assert process.wait(10) == 0
+
+
+def test_log_lines_are_json_without_the_token(tmp_path: Path) -> None:
+    settings(tmp_path)
+    token = "123456789:" + "S" * 35
+    with serving(tmp_path, TELEGRAM_BOT_TOKEN=token) as (process, said):
+        process.send_signal(signal.SIGTERM)
+        _, rest = process.communicate(timeout=20)
+    lines = (said + rest).splitlines()
+    assert token not in said + rest
+    assert any(line.startswith('{"') and '"event": "started"' in line for line in lines)
