@@ -70,7 +70,7 @@ class Talk:
     def __init__(self, app: App, target: str) -> None:
         self._app = app
         self._target = target
-        self._console = Console(highlight=False)
+        self._console = Console(highlight=False, markup=False, emoji=False)
         self._history: list[Message] = []
         self._again: str | None = None
         self._opens_at: datetime | None = None

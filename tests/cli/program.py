@@ -84,13 +84,15 @@ class Terminal:
         self._seen = place + len(text)
         return found
 
-    def expect_prompt(self, end: str = ": ", timeout_s: float = 20) -> None:
-        """Waits until the program has stopped after `end`: it asks."""
+    def expect_prompt(self, end: str = ": ", timeout_s: float = 20) -> str:
+        """Waits until the program has stopped after `end`: it asks. Returns what came up to and with it."""
         ends = time.monotonic() + timeout_s
         while not self.screen[self._seen :].endswith(end):
             if time.monotonic() > ends or not self._read(ends - time.monotonic()):
                 raise AssertionError(f"no prompt; the screen says:\n{self.screen[self._seen :]}")
+        found = self.screen[self._seen :]
         self._seen = len(self.screen)
+        return found
 
     def type(self, line: str, end: str = "\n") -> None:
         """Types a line."""
