@@ -221,3 +221,22 @@ async def test_the_surface_is_there(gateway: Gateway) -> None:
     assert (await gateway.call("GET", "/healthz", key=None)).status == 200
     ready = await gateway.call("GET", "/readyz", key=None)
     assert (ready.status, ready.json) == (200, {"status": "ready", "database": True})
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/v1/models",
+        "/v1/models/default",
+        "/api/budgets",
+        "/api/usage",
+        "/api/usage/export.csv",
+    ],
+)
+async def test_every_answer_has_a_request_id_of_its_own(gateway: Gateway, path: str) -> None:
+    answers = [await gateway.call("GET", path, key="admin") for _ in range(2)]
+    assert [answer.status for answer in answers] == [200, 200]
+    assert len({answer.headers["x-sluicegate-request-id"] for answer in answers}) == 2

@@ -73,6 +73,8 @@ class Played:
     asked: list[tuple[Request, str, Origin]] = field(default_factory=list)
     closed: int = 0
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
+    settle: asyncio.Event = field(default_factory=asyncio.Event)
+    """What the play "settle" of a stream waits for."""
 
     async def complete(self, request: Request, target: str, origin: Origin) -> Reply:
         self.asked.append((request, target, origin))
@@ -96,6 +98,9 @@ class Played:
                 if play == "wait":
                     self.waiting.set()
                     await asyncio.sleep(60)
+                if play == "settle":
+                    await self.settle.wait()
+                    continue
                 yield play
         finally:
             self.closed += 1
@@ -110,6 +115,7 @@ class Shell:
     keys: PlainKeys
     metrics: Metrics
     session: aiohttp.ClientSession
+    server: Server
 
     async def call(
         self, method: str, path: str, *, key: str | None = "sk-user", headers: Mapping[str, str] | None = None, **rest: Any
@@ -150,6 +156,7 @@ async def shell(*plays: Any, receiver: Receiver | None = None, ready: Mapping[st
     )
     server = Server(create_app(services))
     port = await server.start("127.0.0.1", 0)
-    async with aiohttp.ClientSession() as session:
-        yield Shell(f"http://127.0.0.1:{port}", played, keys, metrics, session)
+    # One connection, so that a test sees when it is free again.
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:
+        yield Shell(f"http://127.0.0.1:{port}", played, keys, metrics, session, server)
     await server.stop()

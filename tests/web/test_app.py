@@ -290,6 +290,32 @@ async def test_case_32_after_the_first_chunk_a_failure_is_one_clear_last_event(e
     assert b"[DONE]" not in answer.body
 
 
+async def test_settling_keeps_neither_the_client_nor_its_next_request_waiting_but_a_stop_waits_for_it() -> None:
+    async with shell(BEGUN, delta("hello"), FINISH, PRICED, USAGE, "settle") as web:
+        async with asyncio.timeout(1):
+            assert (await web.chat({"stream": True})).body.endswith(b"data: [DONE]\n\n")
+            assert (await web.call("GET", "/healthz")).status == 200
+        assert web.played.closed == 0
+        stop = asyncio.create_task(web.server.stop())
+        await asyncio.sleep(0.1)
+        assert not stop.done()
+        web.played.settle.set()
+        await asyncio.wait_for(stop, 1)
+        assert web.played.closed == 1
+
+
+async def test_a_stop_lets_an_answer_under_way_come_to_its_end() -> None:
+    async with shell(BEGUN, delta("hel"), "settle", delta("lo"), FINISH, PRICED, USAGE) as web:
+        call = asyncio.create_task(web.chat({"stream": True}))
+        await _until(lambda: web.metrics.streams_open._value.get() == 1)
+        stop = asyncio.create_task(web.server.stop())
+        await asyncio.sleep(0.1)
+        assert not stop.done()
+        web.played.settle.set()
+        assert (await call).body.endswith(b"data: [DONE]\n\n")
+        await asyncio.wait_for(stop, 2)
+
+
 async def test_a_client_that_leaves_closes_the_dispatchers_stream_at_once() -> None:
     async with shell(BEGUN, delta("hello"), "wait") as web:
         body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "x"}]}
