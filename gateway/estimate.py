@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -39,7 +39,8 @@ class Family:
     """How one kind of model's tokens relate to a vocabulary that we have. Factors are in thousandths."""
 
     names: re.Pattern[str]
-    encoding: str
+    encodings: tuple[str, ...]
+    """The vocabularies that are counted with; of several the larger count is taken."""
     ascii: int
     other: int
     """For text of other scripts; what lies between is blended by its share of bytes."""
@@ -54,19 +55,19 @@ class Family:
 
 
 FAMILIES = (
-    Family(re.compile(r"gpt-oss"), _O200K, 1020, 1020, request_tokens=160),
-    Family(re.compile(r"gpt-(4o|4\.1|4\.5|5|6)|chatgpt|^o[1-9]"), _O200K, 1020, 1020, request_tokens=16),
-    Family(re.compile(r"gpt-[34]"), _CL100K, 1020, 1020, request_tokens=16),
-    Family(re.compile(r"llama-?[34]"), _CL100K, 1080, 1080),
-    Family(re.compile(r"kimi|moonshot|deepseek"), _CL100K, 1150, 1000, request_tokens=24),
-    Family(re.compile(r"qw|glm"), _CL100K, 1150, 1000, digits=True),
-    Family(re.compile(r"gemini|gemma"), _CL100K, 1200, 1000, digits=True, request_tokens=24),
-    Family(re.compile(r"claude"), _O200K, 1350, 1350, bytes_per_token=2, request_tokens=24, tools_tokens=600),
+    Family(re.compile(r"gpt-oss"), (_O200K,), 1020, 1020, request_tokens=160),
+    Family(re.compile(r"gpt-(4o|4\.1|4\.5|5|6)|chatgpt|^o[1-9]"), (_O200K,), 1020, 1020, request_tokens=16),
+    Family(re.compile(r"gpt-[34]"), (_CL100K,), 1020, 1020, request_tokens=16),
+    Family(re.compile(r"llama-?[34]"), (_CL100K,), 1080, 1080),
+    Family(re.compile(r"kimi|moonshot|deepseek"), (_CL100K,), 1150, 1000, request_tokens=24),
+    Family(re.compile(r"qw|glm"), (_CL100K,), 1150, 1000, digits=True),
+    Family(re.compile(r"gemini|gemma"), (_CL100K,), 1200, 1000, digits=True, request_tokens=24),
+    Family(re.compile(r"claude"), (_O200K,), 1350, 1350, bytes_per_token=2, request_tokens=24, tools_tokens=600),
 )
 """Measured where a vocabulary was to be had, otherwise assumed with a margin: settled usage corrects it upwards."""
 
-UNKNOWN = Family(re.compile(r""), _CL100K, 1350, 1350, bytes_per_token=1, digits=True)
-"""A model that no family claims: other scripts count by the byte."""
+UNKNOWN = Family(re.compile(r""), (_CL100K, _O200K), 1350, 1350, bytes_per_token=1, digits=True)
+"""A model that no family claims: the larger of two counts, and other scripts count by the byte."""
 
 REFUSED_FIELDS: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default", "standard_only"),
@@ -118,17 +119,31 @@ def count_text(text: str) -> int:
     return _count(text, _O200K)
 
 
+class Learnt(NamedTuple):
+    """By how much a slot billed more than its bound: never less than was ever seen."""
+
+    ratio: int = 1000
+    """In thousandths of the bound."""
+    added: int = 0
+    """Tokens on top of every request."""
+
+
 class Estimator:
-    """Bounds for every slot of one process, and what was learnt of them since it started."""
+    """Bounds for every slot, and what was learnt of them. `learnt` is what must survive a restart."""
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
-        self._learnt: dict[Slot, tuple[int, int]] = {}
-        """By slot: the ratio in thousandths, and the tokens that are added to every request."""
+        self.learnt: dict[Slot, Learnt] = {}
+
+    def remember(self, learnt: Mapping[Slot, Learnt]) -> None:
+        """Takes over what an earlier or another process learnt; keeps the larger of both."""
+        for slot, theirs in learnt.items():
+            ours = self.learnt.get(slot, Learnt())
+            self.learnt[slot] = Learnt(max(ours.ratio, theirs.ratio), max(ours.added, theirs.added))
 
     def load(self, models: Iterable[str]) -> None:
         """Loads the vocabularies of these models, so that no call has to wait for one."""
-        for encoding in {self._family(model).encoding for model in models}:
+        for encoding in {encoding for model in models for encoding in self._family(model).encodings}:
             _count("a", encoding)
 
     def prompt_bound(self, slot: Slot, model: Model, request: Request) -> int:
@@ -137,25 +152,25 @@ class Estimator:
         Raises CannotServe for images without a declared `image_tokens`, and for audio, files and the like.
         """
         bound = self._bound(slot, model, request)
-        ratio, added = self._learnt.get(slot, (1000, 0))
+        ratio, added = self.learnt.get(slot, Learnt())
         return -(-bound * ratio // 1000) + added
 
     def received_bound(self, slot: Slot, text: str) -> int:
         """The most output tokens that this text of an answer can have cost on this slot."""
-        return -(-_text_bound(self._family(slot.model), text) * self._learnt.get(slot, (1000, 0))[0] // 1000)
+        return -(-_text_bound(self._family(slot.model), text) * self.learnt.get(slot, Learnt()).ratio // 1000)
 
     def learn(self, slot: Slot, model: Model, request: Request, usage: Usage) -> None:
         """Raises the slot's bounds where a settled call used more prompt tokens than they said; never lowers them."""
         known = self.prompt_bound(slot, model, request)
         if usage.prompt <= known:
             return
-        ratio, added = self._learnt.get(slot, (1000, 0))
+        ratio, added = self.learnt.get(slot, Learnt())
         bound = self._bound(slot, model, request)
         if bound < LEARN_RATIO_FROM:
             added += usage.prompt - known
         else:
             ratio = max(ratio, -(-(usage.prompt - added) * 1000 // bound))
-        self._learnt[slot] = (ratio, added)
+        self.learnt[slot] = Learnt(ratio, added)
 
     def _family(self, model: str) -> Family:
         known = self._families.get(model)
@@ -243,14 +258,14 @@ def _text_bound(family: Family, text: str) -> int:
         return 0
     if text.isascii():
         size = len(text)
-        bound = _count(text, family.encoding) * family.ascii
+        bound = _counted(family, text) * family.ascii
         raw = text.encode() if family.digits else b""
     else:
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
         other_size = len(raw.translate(None, _ASCII))
         ascii_size = size - other_size
-        counted = _count(text, family.encoding)
+        counted = _counted(family, text)
         bound = counted * (family.ascii * ascii_size + family.other * other_size) // size
         if family.bytes_per_token:
             in_ascii = min(ascii_size * 1000, counted * family.ascii)
@@ -262,6 +277,12 @@ def _text_bound(family: Family, text: str) -> int:
 
 _ASCII = bytes(range(128))
 _DIGITS = b"0123456789"
+
+
+def _counted(family: Family, text: str) -> int:
+    if len(family.encodings) == 1:
+        return _count(text, family.encodings[0])
+    return max(_count(text, encoding) for encoding in family.encodings)
 
 
 def _count(text: str, encoding: str) -> int:
