@@ -86,13 +86,24 @@ REFUSED_FIELDS: Mapping[str, tuple[object, ...]] = {
     "search_parameters": (),
     "enable_search": (),
     "best_of": (1,),
+    "n_predict": (),
+    "n_cmpl": (),
+    "max_new_tokens": (),
+    "max_output_tokens": (),
+    "num_return_sequences": (),
     "cached_content": (),
     "extra_body": (),
     "api_base": (),
     "api_key": (),
     "base_url": (),
 }
-"""Request fields that change price or destination, each with the values that do not. Nothing and false never do."""
+"""Request fields that change price or destination, each with the values that do not. Nothing and false never do.
+
+Other names of the output limit and of `n` are among them: llama.cpp lets `n_predict` win over the limit that we send.
+"""
+
+WEIGHED_FIELDS = frozenset(("model", "messages", "max_tokens", "max_completion_tokens", "n", "stream", "stream_options", "tools"))
+"""Request fields that we read and write anew."""
 
 TOOL_TYPES = frozenset(("function", "custom"))
 """Tools that run at the caller's. A vendor's own (web search, code, files) are billed apart, by nobody knows how much."""
@@ -103,15 +114,22 @@ IMAGE_PARTS = frozenset(("image_url", "input_image", "image"))
 
 def refused_fields(fields: Mapping[str, Any]) -> tuple[str, ...]:
     """The names of a chat body's fields that change what it costs or where it goes, so that they must be refused."""
-    refused = [name for name, value in fields.items() if name in REFUSED_FIELDS and not _harmless(name, value)]
+    refused = [name for name, value in fields.items() if _otherwise_spelt(name) or not _harmless(name, value)]
     tools = fields.get("tools")
     if isinstance(tools, list) and any(isinstance(tool, dict) and tool.get("type") not in TOOL_TYPES for tool in tools):
         refused.append("tools")
     return tuple(refused)
 
 
+def _otherwise_spelt(name: str) -> bool:
+    """True for `N` and `Max_Tokens`: servers written in Go read names in any case, and would take them for ours."""
+    folded = name.casefold()
+    return folded != name and (folded in WEIGHED_FIELDS or folded in REFUSED_FIELDS)
+
+
 def _harmless(name: str, value: object) -> bool:
-    return value is None or value is False or value == [] or value == {} or value in REFUSED_FIELDS[name]
+    known = REFUSED_FIELDS.get(name)
+    return known is None or value is None or value is False or value == [] or value == {} or value in known
 
 
 def count_text(text: str) -> int:

@@ -196,6 +196,9 @@ def test_count_text_is_a_current_vocabularys_count() -> None:
         ({"tools": [{"type": "function"}, {"type": "web_search_preview"}]}, ("tools",)),
         ({"best_of": 1}, ()),
         ({"best_of": 5}, ("best_of",)),
+        ({"n_predict": 5000, "max_output_tokens": None}, ("n_predict",)),
+        ({"N": 5, "Max_Completion_Tokens": 10**6, "TOOLS": []}, ("N", "Max_Completion_Tokens", "TOOLS")),
+        ({"max_to\u212aens": 10**6, "\u017fervice_tier": "flex", "User": "x"}, ("max_to\u212aens", "\u017fervice_tier")),
     ],
 )  # fmt: skip
 def test_case_60_fields_that_change_price_or_destination_are_named(fields: dict[str, Any], refused: tuple[str, ...]) -> None:
