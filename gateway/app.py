@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import signal
-from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from datetime import UTC
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -39,6 +40,8 @@ ROLES = frozenset({BOT, WEB})
 
 DRAIN_S = 5.0
 """How long a stop waits for closings that are on their way to the database."""
+SWEEP_EVERY_S = 5.0
+DROP_EVERY_S = 3600.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -63,6 +66,7 @@ class App:
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
+        self._alarms: Any = None
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
@@ -82,7 +86,9 @@ class App:
         self._providers = build(self.settings, self.clock)
         prices = Prices(self.settings)
         self._dispatcher = Dispatcher(self.store, self._providers, self.settings, self.clock, prices=prices, observer=observer)
-        self._spawn(self.store.maintain())
+        # What a dead process on this machine held is charged before the first call asks for room.
+        await self.store.sweep()
+        self._spawn(self.store.keep_up())
 
     async def start(self) -> None:
         """Opens everything and takes work in. Raises DatabaseBehind, LedgerUnavailable, OSError (the port is taken)."""
@@ -90,14 +96,23 @@ class App:
 
         metrics = Metrics(self.settings)
         await self.open(observer=metrics)
-        # What a dead process on this machine held is charged before the first call asks for room.
-        await self.store.sweep()
+        self._set_alarms()
         if BOT in self.roles and self.settings.telegram.token:
             await self._start_bot()
         if WEB in self.roles:
             await self._start_web(metrics)
         self.ready.set()
         log.info("started", roles=",".join(sorted(self.roles)), address=self.address, bot=self.bot is not None)
+
+    def _set_alarms(self) -> None:
+        """Sweeps and retention as jobs. They go by the machine's clock, whatever clock the program is given."""
+        from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
+
+        self._alarms = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
+        for work, every_s in ((self.store.sweep, SWEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S)):
+            arguments = [work.__name__, work, asyncio.Lock()]
+            self._alarms.add_job(_alone, "interval", arguments, seconds=every_s, next_run_time=SystemClock().now())
+        self._alarms.start()
 
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot
@@ -171,6 +186,9 @@ class App:
         surfaces = [part.stop() for part in (self.bot, self._server) if part is not None]
         self.bot = self._server = None
         await asyncio.gather(*surfaces)
+        alarms, self._alarms = self._alarms, None
+        if alarms is not None:
+            alarms.shutdown(wait=False)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -204,3 +222,17 @@ class App:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = error
             self._stopping.set()
+
+
+async def _alone(name: str, work: Callable[[], Awaitable[object]], running: asyncio.Lock) -> None:
+    """One run of a job. After a stall the scheduler may fire a job again while it runs: that one is passed over."""
+    if running.locked():
+        return
+    async with running:
+        try:
+            await work()
+        except LedgerUnavailable as error:
+            log.warning("job_delayed", job=name, reason=error.reason)
+        except asyncio.CancelledError:
+            # The program stops. Passed on, it would be told as a job that failed; the next start does what is left.
+            log.debug("job_stopped", job=name)

@@ -17,7 +17,7 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 
 from gateway.clock import Clock
 
-QUIET = ("httpx", "httpcore", "telegram", "aiohttp", "asyncio", "alembic", "sqlalchemy")
+QUIET = ("httpx", "httpcore", "telegram", "aiohttp", "asyncio", "alembic", "apscheduler", "sqlalchemy")
 """Loggers of other libraries: only their warnings are of use to an operator."""
 
 TOKENS = re.compile(r"\d{6,12}:[A-Za-z0-9_-]{30,}|\b(?:sk|sg|gsk|xai|pk)[-_][A-Za-z0-9_-]{12,}|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")

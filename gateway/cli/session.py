@@ -41,8 +41,7 @@ async def opened(settings: Settings, *, gate: bool = False) -> AsyncIterator[App
     from gateway.app import App
 
     app = App(settings)
-    if gate:
-        log_to(app, sys.stderr, logging.WARNING)
+    log_to(app, sys.stderr, logging.WARNING)
     await app.open(gate=gate)
     try:
         yield app

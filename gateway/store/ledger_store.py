@@ -7,13 +7,13 @@ transaction that writes it.
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import orjson
+import structlog
 from sqlalchemy import Connection, delete, select, tuple_
 
 from gateway import ledger
@@ -38,10 +38,8 @@ CLOSE_PATIENCE_S = 0.8
 LEASE_RENEWED_MS = 10_000
 REFRESH_EVERY_S = 0.5
 """How soon a raise made by another process is seen."""
-SWEEP_EVERY_S = 5.0
-DROP_EVERY_S = 3600.0
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class LedgerStore:
@@ -76,7 +74,7 @@ class LedgerStore:
         except (SlotRefusal, LedgerUnavailable):
             raise
         except Exception as error:
-            log.exception("reservation_failed id=%s", draft.id)
+            log.exception("reservation_failed", id=draft.id)
             raise LedgerUnavailable(f"this reservation cannot be written ({type(error).__name__})") from error
         finally:
             self._reserves.forget(future)
@@ -104,7 +102,7 @@ class LedgerStore:
             changed: bool = await future
         except Exception:
             # Not the database's fault, so trying again would not help: the sweep ends the hold at its worst case.
-            log.exception("closing_failed id=%s", reservation.id)
+            log.exception("closing_failed", id=reservation.id)
             return False
         finally:
             self._closes.forget(future)
@@ -150,7 +148,7 @@ class LedgerStore:
         now = to_ms(self.clock.now())
         changed = await self.database.write(lambda connection: maintenance.sync_budgets(connection, self.budgets, now))
         if changed:
-            log.info("budgets_rebuilt names=%s", ",".join(changed))
+            log.info("budgets_rebuilt", names=changed)
         await self.refresh()
 
     async def stop(self) -> None:
@@ -173,7 +171,15 @@ class LedgerStore:
             ended: int = sum(await asyncio.gather(*(self.database.join(self, ending) for ending in found)))
             expired += ended
             if ended < maintenance.SWEEP_MAX:
-                return expired
+                break
+        if expired:
+            log.warning("holds_expired", count=expired)
+        return expired
+
+    async def drop_old(self) -> None:
+        """Drops what nobody needs any more. Doing it twice changes nothing."""
+        now = to_ms(self.clock.now())
+        await self.database.write(partial(maintenance.drop_old, budgets=self.budgets, now_ms=now))
 
     async def refresh(self) -> None:
         """Reads the raises that other processes made; wakes those who wait for room if there are other ones now."""
@@ -210,24 +216,17 @@ class LedgerStore:
         now = to_ms(self.clock.now())
         return await self.database.read(lambda connection: balances(connection, self.budgets, self.raises, now))
 
-    async def maintain(self) -> None:
-        """Keeps the lease, sees other processes' raises, sweeps and drops old things, until it is cancelled."""
-        swept = dropped = float("-inf")
+    async def keep_up(self) -> None:
+        """Keeps the lease and sees other processes' raises, until it is cancelled.
+
+        By the event loop's own time: a lease must be kept also when somebody sets the machine's clock back.
+        """
         while True:
-            now_s = self.clock.monotonic()
             try:
                 await self.renew()
                 await self.refresh()
-                if now_s - swept >= SWEEP_EVERY_S:
-                    swept = now_s
-                    if expired := await self.sweep():
-                        log.warning("holds_expired count=%d", expired)
-                if now_s - dropped >= DROP_EVERY_S:
-                    dropped = now_s
-                    now_ms = to_ms(self.clock.now())
-                    await self.database.write(partial(maintenance.drop_old, budgets=self.budgets, now_ms=now_ms))
             except LedgerUnavailable as error:
-                log.warning("maintenance_delayed reason=%s", error.reason)
+                log.warning("lease_delayed", reason=error.reason)
             await asyncio.sleep(REFRESH_EVERY_S)
 
     # --- The group: called by the writer ---

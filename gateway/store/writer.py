@@ -12,13 +12,13 @@ Rules:
 from __future__ import annotations
 
 import asyncio
-import logging
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+import structlog
 from sqlalchemy import Connection
 
 from gateway.errors import LedgerUnavailable
@@ -30,7 +30,7 @@ ATTEMPTS_MAX = 6
 RETRY_S = 0.25
 """How long the writer waits before it tries kept jobs again."""
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 class Group(Protocol):
@@ -126,7 +126,8 @@ class Writer:
             if jobs:
                 self._write(jobs)
         if self._kept:
-            log.error("closings_lost count=%d: the database stayed away until the end; the sweep expires them", len(self._kept))
+            # The database stayed away until the end: the next start's sweep expires these holds at their worst case.
+            log.error("closings_lost", count=len(self._kept))
         self._disconnect()
 
     def _take(self) -> list[Job]:
@@ -213,7 +214,7 @@ class Writer:
                 transaction.rollback()
                 return
         except Exception as error:
-            log.debug("rollback_failed error=%s", type(error).__name__)
+            log.debug("rollback_failed", error=type(error).__name__)
         self._disconnect()
 
     def _disconnect(self) -> None:
@@ -222,7 +223,7 @@ class Writer:
             try:
                 connection.close()
             except Exception as error:
-                log.debug("disconnect_failed error=%s", type(error).__name__)
+                log.debug("disconnect_failed", error=type(error).__name__)
 
     def _apply(self, connection: Connection, jobs: list[Job]) -> None:
         groups: dict[int, list[Job]] = {}
@@ -248,7 +249,7 @@ class Writer:
     def _fail(self, jobs: list[Job], error: Exception, uncertain: bool) -> None:
         """The database cannot be used: patient jobs are kept, the others are told."""
         reason = unavailable(error)
-        log.warning("ledger_unavailable reason=%s jobs=%d", reason.reason, len(jobs))
+        log.warning("ledger_unavailable", reason=reason.reason, jobs=len(jobs))
         for job in jobs:
             job.error = None if job.patient else reason
             job.value = True
@@ -281,7 +282,7 @@ def _in_loops(jobs: Sequence[Job], deliver: Callable[..., None], *arguments: obj
         try:
             loop.call_soon_threadsafe(deliver, theirs, *arguments)
         except RuntimeError:
-            log.debug("event_loop_gone jobs=%d", len(theirs))
+            log.debug("event_loop_gone", jobs=len(theirs))
 
 
 def _deliver(jobs: Sequence[Job]) -> None:

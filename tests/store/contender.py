@@ -6,6 +6,7 @@ Makes COUNT reservations at once and prints how many were admitted and refused. 
 import asyncio
 import sys
 
+from gateway import logs
 from gateway.budget import Budget, Budgets, Lifetime, Unit
 from gateway.clock import SystemClock
 from gateway.errors import Exhausted
@@ -24,6 +25,7 @@ BUDGETS = Budgets(
 
 
 async def main(url: str, count: int, name: str, hold: bool) -> None:
+    logs.configure(SystemClock(), sys.stderr, ())
     store = LedgerStore(Database(url), BUDGETS, SystemClock())
     await store.start()
     print("ready", flush=True)

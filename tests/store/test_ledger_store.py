@@ -299,7 +299,7 @@ async def test_a_raise_made_by_another_process_is_seen_within_a_second(database_
     here, there = (LedgerStore(Database(database_url), TOKENS, SystemClock()) for _ in range(2))
     await here.start()
     await there.start()
-    maintenance = asyncio.create_task(here.maintain())
+    maintenance = asyncio.create_task(here.keep_up())
     await here.reserve(draft(1000))
     waiting = asyncio.create_task(here.wait_for_room(10))
     await asyncio.sleep(0.05)
