@@ -282,6 +282,20 @@ def test_a_clock_that_goes_back_opens_no_old_window() -> None:
     """)
 
 
+def test_a_stretch_of_time_that_is_lived_twice_counts_once() -> None:
+    check("""
+        budget   b  100 per hour
+        clock    +60m
+        reserve  r1 50    ok
+        settle   r1 50    ok
+        clock    -10m
+        reserve  r2 50    ok
+        settle   r2 50    ok
+        clock    +10m
+        reserve  r3 1     Exhausted used=100
+    """)
+
+
 def test_case_11_each_window_says_when_it_opens() -> None:
     check("""
         budget   day   100 per day
@@ -446,6 +460,9 @@ class LedgerMachine(RuleBasedStateMachine):
             refused = error
         if refused is None:
             assert all(line.spent + line.held + line.amount <= line.limit for line in made.lines)
+            assert all(
+                line.bucket >= max((start for start, *_ in before.get((line.budget, ""), ())), default=0) for line in made.lines
+            )
         else:
             assert refused.blocks
             assert _dumps(self.bank) == before

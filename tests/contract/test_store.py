@@ -237,6 +237,10 @@ async def test_a_clock_that_goes_back_does_not_open_an_old_window(world: World) 
     world.clock.set(datetime(2026, 3, 2, 12, 59, tzinfo=UTC))
     with pytest.raises(Exhausted):
         await store.reserve(draft(90))
+    await store.close(await store.reserve(draft(10)), settled(10))
+    world.clock.set(datetime(2026, 3, 2, 13, 0, 2, tzinfo=UTC))
+    with pytest.raises(Exhausted):
+        await store.reserve(draft(1))
 
 
 async def test_room_comes_back_bucket_by_bucket_and_never_early(world: World) -> None:

@@ -12,11 +12,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 from sqlalchemy import func, select, update
 
-from gateway.budget import Budget, Budgets, Lifetime, Unit
+from gateway.budget import Budget, Budgets, Calendar, Lifetime, Unit
 from gateway.clock import SystemClock
 from gateway.errors import Exhausted, LedgerUnavailable
 from gateway.ledger import Reservation
@@ -164,6 +165,19 @@ async def test_case_26_a_database_gone_for_three_seconds(store: LedgerStore, dat
     await until(settled_once)
     assert not await store.close(reservation, settled(60))
     assert await balance(store) == (60, 0)
+
+
+async def test_two_processes_that_end_one_reservation_at_once_end_it_once(store: LedgerStore, database_url: str) -> None:
+    other = LedgerStore(Database(database_url), TOKENS, SettableClock())
+    await other.start()
+    reservation = await store.reserve(draft(100))
+    await other.reserve(draft(200))
+    with locked(database_url):
+        closes = [asyncio.create_task(each.close(reservation, settled(60))) for each in (store, other)]
+        await asyncio.sleep(0.3)
+    assert sorted(await asyncio.gather(*closes)) == [False, True]
+    assert await balance(store) == (60, 200)
+    await other.database.close()
 
 
 @pytest.fixture
@@ -327,5 +341,26 @@ async def test_processes_with_different_ideas_of_a_budget_still_count_everything
     with pytest.raises(Exhausted):
         await new.reserve(draft(1, user="ada"))
     await new.reserve(draft(100, user="bob"))
+    for store in (old, new):
+        await store.database.close()
+
+
+async def test_processes_with_different_windows_of_a_budget_still_count_everything(database_url: str) -> None:
+    zone, clock = ZoneInfo("UTC"), SettableClock()
+    hour = Budgets([Budget("tokens", Unit.TOKENS, 100, Calendar("hour", zone))])
+    day = Budgets([Budget("tokens", Unit.TOKENS, 100, Calendar("day", zone))])
+    old = LedgerStore(Database(database_url), hour, clock)
+    await old.start()
+    await old.close(await old.reserve(draft(60)), settled(60))
+    new = LedgerStore(Database(database_url), day, clock)
+    await new.start()
+    held = await new.reserve(draft(30))
+    with pytest.raises(Exhausted):
+        await old.reserve(draft(11))
+    await old.close(await old.reserve(draft(10)), settled(10))
+    with pytest.raises(Exhausted):
+        await new.reserve(draft(1))
+    await new.close(held, settled(20))
+    assert await balance(new) == (90, 0)
     for store in (old, new):
         await store.database.close()
