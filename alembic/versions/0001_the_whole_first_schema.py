@@ -48,6 +48,14 @@ def upgrade() -> None:
     )
     op.create_index("ix_audit_subject", "audit", ["subject"], unique=False)
     op.create_table(
+        "calibrations",
+        sa.Column("provider", sa.String(), nullable=False),
+        sa.Column("model", sa.String(), nullable=False),
+        sa.Column("ratio", sa.BigInteger(), nullable=False),
+        sa.Column("added", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("provider", "model", name=op.f("pk_calibrations")),
+    )
+    op.create_table(
         "counters",
         sa.Column("budget", sa.String(), nullable=False),
         sa.Column("key", sa.String(), nullable=False),
@@ -279,6 +287,7 @@ def downgrade() -> None:
     op.drop_table("owners")
     op.drop_table("definitions")
     op.drop_table("counters")
+    op.drop_table("calibrations")
     op.drop_index("ix_audit_subject", table_name="audit")
     op.drop_table("audit")
     op.drop_table("api_keys")

@@ -178,6 +178,16 @@ adjustments = Table(
 )
 """Corrections of what is spent, as new entries: nothing is ever edited."""
 
+calibrations = Table(
+    "calibrations",
+    metadata,
+    Column("provider", String, primary_key=True),
+    Column("model", String, primary_key=True),
+    Column("ratio", BigInteger, nullable=False),
+    Column("added", BigInteger, nullable=False),
+)
+"""By how much each model billed more than its bound: thousandths of the bound, and tokens on top."""
+
 # --- People ---
 
 audit = Table(
