@@ -11,16 +11,20 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from datetime import UTC
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from gateway.chat import Slot
 from gateway.clock import Clock, SystemClock
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
+from gateway.estimate import Estimator, Learnt
 from gateway.prices import Prices
 from gateway.providers import Provider, build
 from gateway.settings import Settings
+from gateway.store import calibrations
 from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.keys import Keys
@@ -41,6 +45,7 @@ ROLES = frozenset({BOT, WEB})
 DRAIN_S = 5.0
 """How long a stop waits for closings that are on their way to the database."""
 SWEEP_EVERY_S = 5.0
+KEEP_EVERY_S = 10.0
 DROP_EVERY_S = 3600.0
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -67,6 +72,10 @@ class App:
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
         self._alarms: Any = None
+        self._estimator = Estimator()
+        self._prices: Prices | None = None
+        self._learnt: Mapping[Slot, Learnt] = {}
+        """What the database knows of the bounds."""
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = asyncio.Event()
         self._failure: BaseException | None = None
@@ -84,8 +93,17 @@ class App:
             return
         await self.store.start()
         self._providers = build(self.settings, self.clock)
-        prices = Prices(self.settings)
-        self._dispatcher = Dispatcher(self.store, self._providers, self.settings, self.clock, prices=prices, observer=observer)
+        self._prices = Prices(self.settings)
+        self._estimator.remember(await self.database.read(calibrations.known))
+        self._dispatcher = Dispatcher(
+            self.store,
+            self._providers,
+            self.settings,
+            self.clock,
+            estimator=self._estimator,
+            prices=self._prices,
+            observer=observer,
+        )
         # What a dead process on this machine held is charged before the first call asks for room.
         await self.store.sweep()
         self._spawn(self.store.keep_up())
@@ -97,6 +115,7 @@ class App:
         metrics = Metrics(self.settings)
         await self.open(observer=metrics)
         self._set_alarms()
+        self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
             await self._start_bot()
         if WEB in self.roles:
@@ -109,10 +128,24 @@ class App:
         from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
 
         self._alarms = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        for work, every_s in ((self.store.sweep, SWEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S)):
+        jobs = ((self.store.sweep, SWEEP_EVERY_S), (self._keep_learnt, KEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S))
+        for work, every_s in jobs:
             arguments = [work.__name__, work, asyncio.Lock()]
             self._alarms.add_job(_alone, "interval", arguments, seconds=every_s, next_run_time=SystemClock().now())
         self._alarms.start()
+
+    def _load_ahead(self) -> None:
+        """The price list and the vocabularies: tenths of a second that no first call should wait."""
+        assert self._prices is not None, "opened without the gate"
+        self._prices.load()
+        self._estimator.load(slot.model for slots in self.settings.chains.values() for slot in slots)
+
+    async def _keep_learnt(self) -> None:
+        """Keeps what was learnt of the bounds since the last time."""
+        learnt = dict(self._estimator.learnt)
+        if learnt != self._learnt:
+            await self.database.write(partial(calibrations.keep, learnt=learnt))
+            self._learnt = learnt
 
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot
@@ -198,6 +231,7 @@ class App:
                 async with asyncio.timeout(DRAIN_S):
                     await self._dispatcher.drain()
             with contextlib.suppress(LedgerUnavailable):
+                await self._keep_learnt()
                 await self.store.stop()
         providers, self._providers = self._providers, {}
         await asyncio.gather(*(provider.close() for provider in providers.values()))

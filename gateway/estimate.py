@@ -39,13 +39,14 @@ class Family:
     """How one kind of model's tokens relate to a vocabulary that we have. Factors are in thousandths."""
 
     names: re.Pattern[str]
-    encodings: tuple[str, ...]
-    """The vocabularies that are counted with; of several the larger count is taken."""
+    encoding: str
     ascii: int
     other: int
     """For text of other scripts; what lies between is blended by its share of bytes."""
     bytes_per_token: int = 0
     """Where set, each so many bytes of other scripts count as a token at least: a small or unknown vocabulary."""
+    ascii_bytes_per_token: int = 0
+    """The same for ASCII: another vocabulary may split its words more often than the one that is counted with."""
     digits: bool = False
     """True where every digit is a token; our vocabularies have groups of three."""
     request_tokens: int = 48
@@ -55,19 +56,19 @@ class Family:
 
 
 FAMILIES = (
-    Family(re.compile(r"gpt-oss"), (_O200K,), 1020, 1020, request_tokens=160),
-    Family(re.compile(r"gpt-(4o|4\.1|4\.5|5|6)|chatgpt|^o[1-9]"), (_O200K,), 1020, 1020, request_tokens=16),
-    Family(re.compile(r"gpt-[34]"), (_CL100K,), 1020, 1020, request_tokens=16),
-    Family(re.compile(r"llama-?[34]"), (_CL100K,), 1080, 1080),
-    Family(re.compile(r"kimi|moonshot|deepseek"), (_CL100K,), 1150, 1000, request_tokens=24),
-    Family(re.compile(r"qw|glm"), (_CL100K,), 1150, 1000, digits=True),
-    Family(re.compile(r"gemini|gemma"), (_CL100K,), 1200, 1000, digits=True, request_tokens=24),
-    Family(re.compile(r"claude"), (_O200K,), 1350, 1350, bytes_per_token=2, request_tokens=24, tools_tokens=600),
+    Family(re.compile(r"gpt-oss"), _O200K, 1020, 1020, request_tokens=160),
+    Family(re.compile(r"gpt-(4o|4\.1|4\.5|5|6)|chatgpt|^o[1-9]"), _O200K, 1020, 1020, request_tokens=16),
+    Family(re.compile(r"gpt-[34]"), _CL100K, 1020, 1020, request_tokens=16),
+    Family(re.compile(r"llama-?[34]"), _CL100K, 1080, 1080),
+    Family(re.compile(r"kimi|moonshot|deepseek"), _CL100K, 1150, 1000, request_tokens=24),
+    Family(re.compile(r"qw|glm"), _CL100K, 1150, 1000, digits=True),
+    Family(re.compile(r"gemini|gemma"), _CL100K, 1200, 1000, digits=True, request_tokens=24),
+    Family(re.compile(r"claude"), _O200K, 1350, 1350, bytes_per_token=2, request_tokens=24, tools_tokens=600),
 )
 """Measured where a vocabulary was to be had, otherwise assumed with a margin: settled usage corrects it upwards."""
 
-UNKNOWN = Family(re.compile(r""), (_CL100K, _O200K), 1350, 1350, bytes_per_token=1, digits=True)
-"""A model that no family claims: the larger of two counts, and other scripts count by the byte."""
+UNKNOWN = Family(re.compile(r""), _CL100K, 1350, 1350, bytes_per_token=1, ascii_bytes_per_token=3, digits=True)
+"""A model that no family claims: three bytes of ASCII are a token at least, and other scripts count by the byte."""
 
 REFUSED_FIELDS: Mapping[str, tuple[object, ...]] = {
     "service_tier": ("auto", "default", "standard_only"),
@@ -161,7 +162,7 @@ class Estimator:
 
     def load(self, models: Iterable[str]) -> None:
         """Loads the vocabularies of these models, so that no call has to wait for one."""
-        for encoding in {encoding for model in models for encoding in self._family(model).encodings}:
+        for encoding in {self._family(model).encoding for model in models}:
             _count("a", encoding)
 
     def prompt_bound(self, slot: Slot, model: Model, request: Request) -> int:
@@ -276,17 +277,21 @@ def _text_bound(family: Family, text: str) -> int:
         return 0
     if text.isascii():
         size = len(text)
-        bound = _counted(family, text) * family.ascii
+        bound = _count(text, family.encoding) * family.ascii
+        if family.ascii_bytes_per_token:
+            bound = max(bound, size * 1000 // family.ascii_bytes_per_token)
         raw = text.encode() if family.digits else b""
     else:
         raw = text.encode("utf-8", "surrogatepass")
         size = len(raw)
         other_size = len(raw.translate(None, _ASCII))
         ascii_size = size - other_size
-        counted = _counted(family, text)
+        counted = _count(text, family.encoding)
         bound = counted * (family.ascii * ascii_size + family.other * other_size) // size
         if family.bytes_per_token:
             in_ascii = min(ascii_size * 1000, counted * family.ascii)
+            if family.ascii_bytes_per_token:
+                in_ascii = max(in_ascii, ascii_size * 1000 // family.ascii_bytes_per_token)
             bound = max(bound, in_ascii + other_size * 1000 // family.bytes_per_token)
     if family.digits:
         bound += (size - len(raw.translate(None, _DIGITS))) * 667
@@ -295,12 +300,6 @@ def _text_bound(family: Family, text: str) -> int:
 
 _ASCII = bytes(range(128))
 _DIGITS = b"0123456789"
-
-
-def _counted(family: Family, text: str) -> int:
-    if len(family.encodings) == 1:
-        return _count(text, family.encodings[0])
-    return max(_count(text, encoding) for encoding in family.encodings)
 
 
 def _count(text: str, encoding: str) -> int:

@@ -236,3 +236,15 @@ async def test_a_client_that_stops_reading_does_not_fill_the_memory(gateway: Gat
         assert not up.seen[0].done, "the upstream was read to its end although the client was not reading"
         response.close()
     await gateway.until_nothing_is_held()
+
+
+async def test_what_a_model_billed_above_its_bound_is_held_for_from_then_on_also_after_a_restart(
+    gateway: Gateway, up: Upstream
+) -> None:
+    up.default = Script(prompt_tokens=9000, output_tokens=5)
+    assert (await gateway.chat()).status == 200
+    assert int((await last_row(gateway))["overrun"]) > 0
+    await gateway.stop()
+    await gateway.start()
+    assert (await gateway.chat()).status == 200
+    assert (await last_row(gateway))["overrun"] == "0"
