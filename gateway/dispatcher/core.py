@@ -138,6 +138,7 @@ class Dispatcher:
             attempt = await walk.next()
             try:
                 completion = await self._call(walk, attempt)
+                closing, reply = desk.success(walk, attempt, completion, desk.timing(attempt))
             except ProviderError as error:
                 await desk.close(attempt, desk.failure(attempt, error, desk.timing(attempt), whole=True))
                 await walk.failed(attempt, error)
@@ -150,7 +151,6 @@ class Dispatcher:
                 walk.left(attempt)
                 await desk.close(attempt, settle.lost(attempt.reservation, error, desk.timing(attempt)))
                 raise
-            closing, reply = desk.success(walk, attempt, completion, desk.timing(attempt))
             await desk.close(attempt, closing)
             return reply
 

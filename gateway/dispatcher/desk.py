@@ -167,5 +167,6 @@ class Desk:
         )
 
     def _kept(self, walk: Walk, reply: Reply) -> bytes | None:
+        kept = replies.stored(reply) if walk.origin.dedupe else None
         walk.answered = True
-        return replies.stored(reply) if walk.origin.dedupe else None
+        return kept

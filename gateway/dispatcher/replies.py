@@ -137,18 +137,24 @@ def assembled(chunks: Iterable[Chunk], model: str, usage: Usage) -> dict[str, An
     """The whole `chat.completion` object that a stream's events add up to, tool calls included."""
     head: dict[str, Any] = {}
     choices: dict[int, dict[str, Any]] = {}
+    calls: dict[int, dict[int, dict[str, Any]]] = {}
     for chunk in chunks:
         event = payload(chunk)
         for key in ("id", "created"):
             if key in event:
                 head.setdefault(key, event[key])
         for part in event.get("choices") or ():
-            index = part.get("index", 0)
+            index = part.get("index") or 0
             choice = choices.setdefault(index, {"index": index, "message": {"role": "assistant"}, "finish_reason": None})
-            _grow(choice["message"], part.get("delta") or {})
+            delta = part.get("delta") or {}
+            _grow(choice["message"], delta)
+            for call in delta.get("tool_calls") or ():
+                _grow_call(calls.setdefault(index, {}), call)
             choice["finish_reason"] = part.get("finish_reason") or choice["finish_reason"]
-    for choice in choices.values():
-        choice["message"].setdefault("content", None if "tool_calls" in choice["message"] else "")
+    for index, choice in choices.items():
+        if index in calls:
+            choice["message"]["tool_calls"] = list(calls[index].values())
+        choice["message"].setdefault("content", None if index in calls else "")
     ordered = [choices[index] for index in sorted(choices)]
     return {**head, "object": "chat.completion", "model": model, "choices": ordered, "usage": usage_body(usage)}
 
@@ -156,19 +162,19 @@ def assembled(chunks: Iterable[Chunk], model: str, usage: Usage) -> dict[str, An
 def _grow(message: dict[str, Any], delta: Mapping[str, Any]) -> None:
     for key, value in delta.items():
         if key == "tool_calls":
-            for call in value or ():
-                _grow_call(message.setdefault("tool_calls", []), call)
-        elif isinstance(value, str) and key != "role":
-            message[key] = (message.get(key) or "") + value
+            continue
+        before = message.get(key) or ""
+        if isinstance(value, str) and isinstance(before, str) and key != "role":
+            message[key] = before + value
         elif value is not None:
             message[key] = value
 
 
-def _grow_call(calls: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    index = part.get("index", len(calls))
-    while len(calls) <= index:
-        calls.append({"type": "function", "function": {"name": "", "arguments": ""}})
-    call = calls[index]
+def _grow_call(calls: dict[int, dict[str, Any]], part: Mapping[str, Any]) -> None:
+    """Adds a part to the call that it names, whatever number the provider counts from."""
+    index = part.get("index")
+    made = {"type": "function", "function": {"name": "", "arguments": ""}}
+    call = calls.setdefault(len(calls) if index is None else index, made)
     for key in ("id", "type"):
         if part.get(key):
             call[key] = part[key]

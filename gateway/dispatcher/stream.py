@@ -137,7 +137,13 @@ class StreamedAttempt:
         try:
             await self._close_upstream(failure)
         finally:
-            closing, reply = self._closing(failure)
+            try:
+                closing, reply = self._closing(failure)
+            except Exception as error:
+                await self._desk.close(
+                    self._attempt, settle.lost(self._attempt.reservation, error, self._desk.timing(self._attempt))
+                )
+                raise
             await self._desk.close(self._attempt, closing)
         return reply
 

@@ -11,7 +11,7 @@ from gateway.errors import CallerFault
 from gateway.ledger import Reservation
 from gateway.providers import classify, usage
 from gateway.providers.anthropic_shape import Untranslatable, finish_reason, from_anthropic, to_anthropic
-from gateway.providers.call import Call, Endpoint, as_chunk, from_json
+from gateway.providers.call import Call, Endpoint, as_chunk, from_json, model_of
 from gateway.providers.http import HttpClient
 from gateway.settings import ProviderSettings
 
@@ -95,7 +95,7 @@ class AnthropicProvider:
             raise call.unanswered(f"the answer is not of this format: {words}") from None
         choice = body["choices"][0]
         text = choice["message"]["content"] or ""
-        return Completion(text, choice["finish_reason"], body["model"] or model, call.usage, body)
+        return Completion(text, choice["finish_reason"], model_of(body) or model, call.usage, body)
 
 
 class _Reader:
@@ -131,7 +131,7 @@ class _Reader:
         return []
 
     def _message_start(self, message: Mapping[str, Any]) -> list[Chunk]:
-        self._head["id"], self._head["model"] = message.get("id"), message.get("model")
+        self._head["id"], self._head["model"] = message.get("id"), model_of(message)
         # Its output count is only a beginning, so it is no usage yet.
         self._stated.update(message.get("usage") or {})
         return [self._chunk({"role": "assistant", "content": ""})]
@@ -140,11 +140,11 @@ class _Reader:
         kind = block.get("type")
         if kind == "tool_use":
             place = self._tools[index] = len(self._tools)
-            function = {"name": block.get("name"), "arguments": ""}
+            function = {"name": _words(block.get("name")), "arguments": ""}
             call = {"index": place, "id": block.get("id"), "type": "function", "function": function}
             return [self._chunk({"tool_calls": [call]}, visible=True)]
         if kind == "text" and block.get("text"):
-            return [self._chunk({"content": block["text"]}, text=block["text"])]
+            return [self._chunk({"content": block["text"]}, text=_words(block["text"]))]
         if kind in ("thinking", "redacted_thinking"):
             # Thinking may be withheld and then sends no text: it is life all the same.
             self._call.content_came = True
@@ -153,11 +153,11 @@ class _Reader:
     def _block_delta(self, index: int, delta: Mapping[str, Any]) -> list[Chunk]:
         kind = delta["type"]
         if kind == "text_delta":
-            return [self._chunk({"content": delta["text"]}, text=delta["text"])]
+            return [self._chunk({"content": delta["text"]}, text=_words(delta["text"]))]
         if kind == "thinking_delta":
-            return [self._chunk({"reasoning_content": delta["thinking"]}, reasoning=delta["thinking"])]
+            return [self._chunk({"reasoning_content": delta["thinking"]}, reasoning=_words(delta["thinking"]))]
         if kind == "input_json_delta" and index in self._tools:
-            call = {"index": self._tools[index], "function": {"arguments": delta["partial_json"]}}
+            call = {"index": self._tools[index], "function": {"arguments": _words(delta["partial_json"])}}
             return [self._chunk({"tool_calls": [call]}, visible=True)]
         return []
 
@@ -183,3 +183,10 @@ class _Reader:
         self._call.content_came = self._call.content_came or bool(text or reasoning or visible)
         body = {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
         return Chunk(text, visible or bool(text), reasoning, finish, None, self._head["model"], body)
+
+
+def _words(value: Any) -> str:
+    """The value, which must be text. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError
+    return value

@@ -105,7 +105,7 @@ class Call:
     @property
     def is_json(self) -> bool:
         """True when the answer is one JSON document, also where a stream was asked for."""
-        return self.response.headers.get("content-type", "").startswith("application/json")
+        return self.response.headers.get("content-type", "").lower().startswith("application/json")
 
     def left_s(self) -> float:
         """Seconds until the whole deadline, never negative."""
@@ -199,11 +199,17 @@ class Call:
         )
 
 
+def model_of(said: Mapping[str, Any]) -> str | None:
+    """The model that an answer or an event names, None where it names none."""
+    model = said.get("model")
+    return model if isinstance(model, str) else None
+
+
 def as_chunk(whole: Completion) -> Chunk:
     """The whole answer as one event, for a server that does not stream."""
-    choices = [{**choice, "delta": choice.get("message")} for choice in whole.body["choices"]]
+    choices = [{**choice, "delta": choice.get("message") or {}} for choice in whole.body["choices"]]
     for choice in choices:
-        del choice["message"]
+        choice.pop("message", None)
     body = {**whole.body, "object": "chat.completion.chunk", "choices": choices}
     return Chunk(whole.text, True, "", whole.finish_reason, whole.usage, whole.model, body)
 

@@ -16,7 +16,7 @@ from gateway.clock import Clock
 from gateway.errors import OutputParameterRefused
 from gateway.ledger import Reservation
 from gateway.providers import classify, usage
-from gateway.providers.call import Call, Endpoint, as_chunk, from_json
+from gateway.providers.call import Call, Endpoint, as_chunk, from_json, model_of
 from gateway.providers.http import HttpClient
 from gateway.settings import ProviderSettings
 
@@ -129,7 +129,7 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
         event = from_json(data)
         if answers.one and (content := _plain_content(event)):
             call.content_came = True
-            return Chunk(content, True, "", None, None, event.get("model"), event, data, more)
+            return Chunk(content, True, "", None, None, model_of(event), event, data, more)
         choices = event.get("choices") or []
         first = choices[0] if choices else {}
         finish = first.get("finish_reason") or None
@@ -139,6 +139,7 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
         text, visible, reasoning = "", False, ""
         for choice in choices:
             delta = choice.get("delta") or {}
+            _check(choice, delta)
             said, thought = _said(delta), _thought(delta)
             visible = visible or bool(said or any(delta.get(part) for part in _SHOWN))
             # Encrypted reasoning has no text, but it is life; so is whatever the other answers say.
@@ -150,7 +151,17 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
         raise call.unanswered("an event of the stream is malformed") from None
     if stated is not None and (finish or not choices):
         call.usage = stated
-    return Chunk(text, visible, reasoning, finish, stated, event.get("model"), event, data, more)
+    return Chunk(text, visible, reasoning, finish, stated, model_of(event), event, data, more)
+
+
+def _check(choice: Mapping[str, Any], said: Mapping[str, Any]) -> None:
+    """Raises TypeError for a choice of which no whole answer could be put together."""
+    calls = said.get("tool_calls") or []
+    functions = [call.get("function") or {} for call in calls]
+    numbers = [choice.get("index") or 0, *(call.get("index") or 0 for call in calls)]
+    texts = [function.get(name) or "" for function in functions for name in ("name", "arguments")]
+    if not all(isinstance(number, int) for number in numbers) or not all(isinstance(text, str) for text in texts):
+        raise TypeError
 
 
 def _plain_content(event: dict[str, Any]) -> str | None:
@@ -172,6 +183,8 @@ def _completion(data: bytes, call: Call, model: str) -> Completion:
         body = from_json(data)
         choices = body.get("choices") or []
         first = choices[0] if choices else {}
+        for choice in choices:
+            _check(choice, choice.get("message") or {})
         message = first.get("message") or {}
         finish = first.get("finish_reason") or None
         call.usage = usage.find_openai(body)
@@ -185,7 +198,7 @@ def _completion(data: bytes, call: Call, model: str) -> Completion:
         ) from None
     if not finish:
         raise call.unanswered("the answer has no finish reason")
-    return Completion(text, finish, body.get("model") or model, call.usage, body, data)
+    return Completion(text, finish, model_of(body) or model, call.usage, body, data)
 
 
 def _error_bytes(event: Mapping[str, Any], first: Mapping[str, Any], data: bytes) -> bytes:

@@ -7,9 +7,10 @@ inside the output, once; of two places in one event the wire format's own wins.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from decimal import ROUND_CEILING, Decimal, InvalidOperation
+from decimal import ROUND_CEILING, Decimal
 from typing import Any
 
+from gateway.amounts import AMOUNT_MAX
 from gateway.chat import Usage
 
 
@@ -104,6 +105,6 @@ def _cost(stated: Mapping[str, Any], tokens: int) -> int | None:
         return None
     try:
         micro_usd = int((Decimal(str(cost)) * 1_000_000).to_integral_value(ROUND_CEILING))
-    except (InvalidOperation, ValueError, OverflowError):
+    except (ArithmeticError, ValueError):
         return None
-    return None if micro_usd < 0 or (micro_usd == 0 and tokens) else micro_usd
+    return None if micro_usd < 0 or (micro_usd == 0 and tokens) else min(micro_usd, AMOUNT_MAX)

@@ -5,11 +5,11 @@ from contextlib import aclosing
 
 import pytest
 
-from gateway.chat import Usage
+from gateway.chat import Chunk, Completion, Usage
 from gateway.dispatcher import Begun, Reply, StreamBroken
 from gateway.errors import CallerFault, ChainExhausted, Refused, Unanswered
 from tests.dispatcher.rig import PRICED, Heard, Rig, question, refused, requests, said, tokens, unanswered, usd
-from tests.doubles.provider import Play
+from tests.doubles.provider import Play, ScriptedProvider
 
 
 async def leave_after(rig: Rig, chunks: int, **parts: object) -> Heard:
@@ -341,6 +341,28 @@ async def test_a_bug_in_a_provider_settles_and_passes():
     with pytest.raises(ValueError, match="bug"):
         await rig.read()
     assert (rig.spent("t"), rig.held("t"), rig.outcomes) == (110, 0, ["unanswered"])
+
+
+@pytest.mark.parametrize("streams", [True, False])
+async def test_a_reply_that_cannot_be_put_together_leaves_no_hold_and_no_claim(streams: bool):
+    rig = Rig(budgets=(tokens("t", 1000),))
+
+    class Mumbles:
+        name = "a"
+
+        async def complete(self, request, reservation):
+            return Completion("hi", "stop", "m", Usage(1, 1), {"choices": object()})
+
+        async def stream(self, request, reservation):
+            yield Chunk("hi", True, body={"choices": [{"delta": {"tool_calls": [5]}}]})
+            yield Chunk(finish_reason="stop", body={})
+
+    rig.providers["a"] = Mumbles()
+    with pytest.raises((TypeError, AttributeError)):
+        await (rig.read if streams else rig.ask)(dedupe=True, request_id="same")
+    assert (rig.spent("t"), rig.held("t"), rig.outcomes) == (110, 0, ["unanswered"])
+    rig.providers["a"] = ScriptedProvider("a")
+    assert (await rig.ask(dedupe=True, request_id="same")).completion.text
 
 
 async def test_the_times_of_a_stream_are_kept():

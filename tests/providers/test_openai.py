@@ -10,6 +10,7 @@ from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
 from gateway.chat import Request, Usage
+from gateway.dispatcher.replies import assembled
 from gateway.errors import Unanswered
 from gateway.providers import Provider, classify, openai
 from gateway.providers.call import Call, Endpoint
@@ -168,3 +169,44 @@ async def test_an_empty_finish_reason_is_none(upstream: Upstream, make: Make) ->
     upstream.default = Script(events=events(delta("", content="a"), delta("", content="", role="assistant")))
     with pytest.raises(Unanswered, match="without a finish reason"):
         await collect(make().stream(ASK, reservation()))
+
+
+async def test_parts_of_tool_calls_are_numbered_as_the_provider_likes(upstream: Upstream, make: Make) -> None:
+    def part(index: int, arguments: str) -> dict[str, Any]:
+        return delta(tool_calls=[{"index": index, "function": {"name": "", "arguments": arguments}}])
+
+    upstream.default = Script(events=events(part(10**9, "{"), part(1, "[]"), part(10**9, "}"), delta("tool_calls")))
+    body = assembled(await collect(make().stream(ASK, reservation())), "m", Usage(1, 1))
+    calls = body["choices"][0]["message"]["tool_calls"]
+    assert [call["function"]["arguments"] for call in calls] == ["{}", "[]"]
+
+
+MALFORMED = [
+    {"index": "0"},
+    {"index": [0]},
+    {"tool_calls": "x"},
+    {"tool_calls": [5]},
+    {"tool_calls": [{"index": "0"}]},
+    {"tool_calls": [{"function": 5}]},
+    {"tool_calls": [{"function": {"arguments": 5}}]},
+]
+
+
+@pytest.mark.parametrize("part", MALFORMED, ids=str)
+async def test_what_no_answer_can_be_made_of_is_malformed(upstream: Upstream, make: Make, part: dict[str, Any]) -> None:
+    said = {name: value for name, value in part.items() if name != "index"}
+    choice = {"index": part.get("index", 0), "finish_reason": "stop"}
+    upstream.default = Script(events=events({"choices": [{**choice, "delta": said}]}))
+    with pytest.raises(Unanswered):
+        await collect(make().stream(ASK, reservation()))
+    upstream.default = Script(body={"choices": [{**choice, "message": said}]})
+    with pytest.raises(Unanswered):
+        await make().complete(ASK, reservation())
+
+
+async def test_a_whole_answer_for_a_stream_need_not_have_a_message_and_names_its_model_or_not(
+    upstream: Upstream, make: Make
+) -> None:
+    upstream.default = Script(body={"model": 5, "choices": [{"finish_reason": "stop"}]}, content_type="Application/JSON")
+    (chunk,) = await collect(make().stream(ASK, reservation()))
+    assert (chunk.text, chunk.finish_reason, chunk.model) == ("", "stop", "m")

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.amounts import AMOUNT_MAX
 from gateway.chat import Request, Usage
 from gateway.errors import Unanswered
 from gateway.providers import Provider, usage
@@ -22,6 +23,8 @@ PLACES = [
     pytest.param(Script(usage="zero"), Usage(0, 0), id="case 20: explicit zero"),
     pytest.param(Script(usage="cost_zero"), Usage(3, 5), id="case 21: cost 0 with real tokens"),
     pytest.param(Script(usage="cost", cost=0.0012), Usage(3, 5, stated_cost_micro_usd=1200), id="stated cost"),
+    pytest.param(Script(usage="cost", cost=1e300), Usage(3, 5, stated_cost_micro_usd=AMOUNT_MAX), id="a cost beyond all sums"),
+    pytest.param(Script(usage="cost", cost="1e999999"), Usage(3, 5), id="a cost that is no number"),  # type: ignore[arg-type]
     pytest.param(Script(prompt_tokens=262_960, cached_tokens=257_955), Usage(262_960, 5, cached=257_955), id="case 22: details"),
     pytest.param(
         Script(prompt_tokens=262_960, cached_tokens=257_955, cached_shape="top"),
