@@ -168,6 +168,7 @@ class App:
             metrics=metrics,
             ready={"database": self._database_ready, **({"bot": self._bot_ready} if self.bot else {})},
             receiver=self.bot,
+            depths=self._depths,
         )
         self._server = Server(create_app(services))
         host = self.settings.host
@@ -180,6 +181,10 @@ class App:
 
     async def _bot_ready(self) -> bool:
         return self.bot is not None and self.bot.ready
+
+    def _depths(self) -> dict[str, int]:
+        bot = self.bot
+        return {} if bot is None else {"queue_depth": bot.queue_depth, "lanes": bot.lanes, "parked": bot.parked}
 
     @contextlib.contextmanager
     def signals(self) -> Iterator[None]:

@@ -128,6 +128,35 @@ async def test_roles_start_only_what_they_name(tmp_path: Path) -> None:
             assert app.address
 
 
+async def test_what_waits_in_the_bot_is_measured(tmp_path: Path) -> None:
+    async with BotApi() as api:
+        found = settings(tmp_path, api=api.url, TELEGRAM_BOT_TOKEN=TOKEN)
+        async with App(found).running() as app, aiohttp.ClientSession() as client:
+            await api.say(f"/start {app.pairing_code}", 42)
+            await api.until(lambda: len(api.bubbles(42)) == 1)
+            headers = {"Authorization": f"Bearer {await app.keys.create('ops', True, 'test')}"}
+
+            async def depths() -> dict[str, float]:
+                async with client.get(f"{app.address}/metrics", headers=headers) as response:
+                    lines = (await response.text()).splitlines()
+                return {
+                    name.removeprefix("sluicegate_telegram_"): float(value)
+                    for name, value in (line.split(" ") for line in lines if line.startswith("sluicegate_telegram_"))
+                }
+
+            await api.until(lambda: app.bot is not None and not app.bot.queue_depth)
+            assert await depths() == {"queue_depth": 0, "lanes": 0, "parked": 0}
+            # The scripted answer takes about a second; the second question waits behind the first.
+            await api.say("first", 42)
+            await api.say("second", 42)
+            await api.until(lambda: app.bot is not None and app.bot.queue_depth == 2)
+            assert await depths() == {"queue_depth": 2, "lanes": 1, "parked": 0}
+            notice = await api.answered("is used up", 42)
+            await api.tap(notice, "Answer me", 42)
+            await api.until(lambda: app.bot is not None and app.bot.parked == 1)
+            assert (await depths())["parked"] == 1
+
+
 async def test_the_pairing_code_makes_the_first_admin_and_is_then_gone(tmp_path: Path) -> None:
     async with BotApi() as api:
         found = settings(tmp_path, api=api.url, TELEGRAM_BOT_TOKEN=TOKEN)

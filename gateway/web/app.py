@@ -56,7 +56,7 @@ Check = Callable[[], Awaitable[bool]]
 
 @dataclass(frozen=True)
 class Services:
-    """What the web room is handed. `ready` names each part that `/readyz` asks."""
+    """What the web room is handed. `ready` names each part that `/readyz` asks; `depths` says what waits in the bot."""
 
     dispatcher: Dispatcher
     keys: Keys
@@ -67,6 +67,7 @@ class Services:
     metrics: Metrics
     ready: Mapping[str, Check] = field(default_factory=dict)
     receiver: Receiver | None = None
+    depths: Callable[[], Mapping[str, int]] = dict
 
 
 def create_app(services: Services) -> web.Application:
@@ -107,7 +108,7 @@ class _Plain:
     async def metrics(self, request: web.Request) -> web.Response:
         """What Prometheus scrapes, with an admin key."""
         await admin(request, self._services.keys)
-        body = exposition(self._services.metrics, await self._services.books.balances())
+        body = exposition(self._services.metrics, await self._services.books.balances(), self._services.depths())
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
     async def telegram(self, request: web.Request) -> web.Response:

@@ -20,6 +20,12 @@ from gateway.store.budgets import Balance
 
 LATENCY_BUCKETS_S = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160)
 OTHER_MODEL = "other"
+DEPTHS = {
+    "queue_depth": "Telegram updates that wait or are being answered.",
+    "lanes": "Telegram conversations with something to do.",
+    "parked": "Telegram questions that wait for their window.",
+}
+"""What is waiting in the bot of this process, by the end of its metric's name."""
 _SLOT = ("provider", "model")
 _REASONS: tuple[tuple[type[SlotRefusal], str], ...] = (
     (Exhausted, "budget"),
@@ -142,6 +148,18 @@ class _BudgetGauges(Collector):
         yield _gauge("sluicegate_budget_held", "What open reservations hold.", held)
 
 
+class _Depths(Collector):
+    """What waits in the bot at one scrape."""
+
+    def __init__(self, depths: Mapping[str, int]) -> None:
+        self._depths = depths
+
+    def collect(self) -> Iterable[Metric]:
+        """One gauge each."""
+        for name, value in self._depths.items():
+            yield GaugeMetricFamily(f"sluicegate_telegram_{name}", DEPTHS[name], value=value)
+
+
 def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> GaugeMetricFamily:
     family = GaugeMetricFamily(name, text, labels=("budget", "unit"))
     for labels, value in values.items():
@@ -149,8 +167,9 @@ def _gauge(name: str, text: str, values: Mapping[tuple[str, str], int]) -> Gauge
     return family
 
 
-def exposition(metrics: Metrics, balances: Iterable[Balance]) -> bytes:
-    """The text that Prometheus scrapes."""
-    budgets = CollectorRegistry(auto_describe=False)
-    budgets.register(_BudgetGauges(balances))
-    return generate_latest(metrics.registry) + generate_latest(budgets)
+def exposition(metrics: Metrics, balances: Iterable[Balance], depths: Mapping[str, int]) -> bytes:
+    """The text that Prometheus scrapes; `depths` by the names of DEPTHS, empty without a bot."""
+    standing = CollectorRegistry(auto_describe=False)
+    standing.register(_BudgetGauges(balances))
+    standing.register(_Depths(depths))
+    return generate_latest(metrics.registry) + generate_latest(standing)
