@@ -38,7 +38,7 @@ async def check(config: Path | None, *, online: bool, as_json: bool) -> int:
     if as_json:
         document(_document(settings, sources, unpriced, results))
     else:
-        _print(settings, sources, results)
+        _print(settings, sources, results, right=not unpriced)
     for slot in unpriced:
         names = ", ".join(budget.name for budget in _usd_budgets(settings, slot))
         complain(f"{UnknownPrice(slot.provider, slot.model)}")
@@ -113,11 +113,10 @@ def _document(settings: Settings, sources: Sources, unpriced: list[Slot], result
     }
 
 
-def _print(settings: Settings, sources: Sources, results: dict[str, str]) -> None:
+def _print(settings: Settings, sources: Sources, results: dict[str, str], *, right: bool) -> None:
     database = settings.database_url.partition("://")[0].partition("+")[0]
-    typer.echo(
-        f"{settings.path or 'the built-in demo configuration'}: right. Time zone {settings.zone.key}, database {database}.\n"
-    )
+    place, verdict = settings.path or "the built-in demo configuration", "right" if right else "not right, see the end"
+    typer.echo(f"{place}: {verdict}. Time zone {settings.zone.key}, database {database}.\n")
     rows = []
     for provider in settings.providers.values():
         slot = Slot(provider.name, provider.model)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import csv
 import sys
-from datetime import date, datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import Any
-from zoneinfo import ZoneInfo
 
+from gateway.amounts import parse_period
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import amount, document, show, stamp
 from gateway.cli.session import load_settings, opened
@@ -28,7 +28,10 @@ async def usage(config: Path | None, by: str, since: str | None, until: str | No
         if name not in GROUPS:
             raise CommandError(f"--by: {name!r} is none of {', '.join(GROUPS)}", USAGE)
     async with opened(settings) as app:
-        start, end = period(since, until, settings.zone, app.clock.now())
+        try:
+            start, end = parse_period(since, until, settings.zone, app.clock.now())
+        except ValueError as error:
+            raise CommandError(f"--from and --to: {error}", USAGE)
         rows = await app.books.usage(groups, start, end, settings.zone)
     if as_json:
         document({"from": stamp(start), "to": stamp(end), "by": groups, "usage": [_plain(row) for row in rows]})
@@ -41,28 +44,6 @@ async def usage(config: Path | None, by: str, since: str | None, until: str | No
         headers = [*groups, *(name.replace("_micro_usd", "").replace("_", " ") for name in SHOWN)]
         show(headers, cells, right=range(len(groups), len(headers)))
     return DONE
-
-
-def period(since: str | None, until: str | None, zone: ZoneInfo, now: datetime) -> tuple[datetime, datetime]:
-    """The span that two texts name; each a date in the zone or an RFC 3339 instant. A last date is counted whole."""
-    local = now.astimezone(zone)
-    first = local.replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    start = first if since is None else _instant("--from", since, zone, 0)
-    end = now + timedelta(seconds=1) if until is None else _instant("--to", until, zone, 1)
-    if start >= end:
-        raise CommandError("--from must be before --to", USAGE)
-    return start, end
-
-
-def _instant(option: str, text: str, zone: ZoneInfo, later: int) -> datetime:
-    try:
-        if len(text) == len("2026-03-02"):
-            day = date.fromisoformat(text) + timedelta(days=later)
-            return datetime(day.year, day.month, day.day, tzinfo=zone)
-        instant = datetime.fromisoformat(text)
-    except (ValueError, OverflowError):
-        raise CommandError(f"{option}: {text!r} is neither a date (2026-03-02) nor an instant (2026-03-02T12:00:00Z)", USAGE)
-    return instant if instant.tzinfo is not None else instant.replace(tzinfo=zone)
 
 
 def _plain(row: dict[str, Any]) -> dict[str, Any]:

@@ -131,8 +131,8 @@ def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path) ->
         (["chat"], "nothing to ask"),
         (["chat", "hi", "--json", "--stream"], "choose one"),
         (["usage", "--by", "weather"], "--by: 'weather' is none of"),
-        (["usage", "--from", "yesterday"], "--from: 'yesterday' is neither"),
-        (["usage", "--from", "2026-03-02", "--to", "2026-03-01"], "--from must be before --to"),
+        (["usage", "--from", "yesterday"], "'yesterday' is neither"),
+        (["usage", "--from", "2026-03-02", "--to", "2026-03-01"], "--from and --to: the end must be after"),
         (["ledger", "adjust", "nothing", "--spent", "1", "--reason", "x"], "there is no budget 'nothing'"),
         (["ledger", "adjust", "all-money", "--spent", "x", "--reason", "x"], "is not an amount"),
         (["ledger", "adjust", "person-day", "--spent", "1", "--reason", "x"], "say which user"),
@@ -232,6 +232,7 @@ def test_check_names_an_unpriced_model_with_the_lines_that_mend_it(folder: Path)
     assert "[providers.paid]" in ran.err
     assert 'price = "free"' in ran.err
     assert "all-money" in ran.err
+    assert ": right" not in run(folder, "check").out
 
 
 def test_check_names_every_mistake_at_once(folder: Path) -> None:
