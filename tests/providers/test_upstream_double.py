@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import time
 from collections.abc import AsyncIterator
 
@@ -70,7 +71,7 @@ async def test_the_gate_holds_until_released(upstream: Upstream, client: aiohttp
 
 
 async def test_as_an_own_process_it_is_driven_over_http(client: aiohttp.ClientSession) -> None:
-    process = await asyncio.create_subprocess_exec("python", "-m", "tests.doubles.upstream", stdout=asyncio.subprocess.PIPE)
+    process = await asyncio.create_subprocess_exec(sys.executable, "-m", "tests.doubles.upstream", stdout=asyncio.subprocess.PIPE)
     try:
         assert process.stdout is not None
         port = int((await asyncio.wait_for(process.stdout.readline(), 20)).split()[1])
