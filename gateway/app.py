@@ -102,6 +102,7 @@ class App:
             self.clock,
             estimator=self._estimator,
             prices=self._prices,
+            alert=self._alert,
             observer=observer,
         )
         # What a dead process on this machine held is charged before the first call asks for room.
@@ -146,6 +147,11 @@ class App:
         if learnt != self._learnt:
             await self.database.write(partial(calibrations.keep, learnt=learnt))
             self._learnt = learnt
+
+    def _alert(self, event: str, fields: Mapping[str, object]) -> None:
+        """An operator hears of it where there is a bot; the dispatcher has logged it."""
+        if self.bot is not None:
+            self.bot.alert(event, fields)
 
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot

@@ -23,6 +23,7 @@ from gateway.store.migrations import upgrade
 from tests.cli.program import COMMAND, environment
 from tests.doubles.botapi import TOKEN, BotApi
 from tests.doubles.clock import SettableClock
+from tests.doubles.upstream import Script, Upstream
 
 CONFIG = """
 [gateway]
@@ -30,8 +31,7 @@ listen = "127.0.0.1:0"
 [telegram]
 api_root = "{api}"
 [providers.first]
-api = "demo"
-model = "scripted"
+{provider}
 [chains]
 default = ["first"]
 [[budgets]]
@@ -41,9 +41,16 @@ per = "hour"
 """
 
 
-def settings(folder: Path, *, api: str = "http://127.0.0.1:9", upgraded: bool = True, **environ: str) -> Settings:
+SCRIPTED = 'api = "demo"\nmodel = "scripted"'
+PAID = 'api = "openai"\nbase_url = "{url}"\nmodel = "m"\nprice = "free"'
+QUESTION = [{"role": "user", "content": "hi"}]
+
+
+def settings(
+    folder: Path, *, api: str = "http://127.0.0.1:9", provider: str = SCRIPTED, upgraded: bool = True, **environ: str
+) -> Settings:
     file = folder / "sluicegate.toml"
-    file.write_text(CONFIG.format(api=api))
+    file.write_text(CONFIG.format(api=api, provider=provider))
     found = load(file, environ)
     if upgraded:
         upgrade(found.database_url)
@@ -88,7 +95,7 @@ async def test_it_serves_is_ready_and_stops(tmp_path: Path) -> None:
 
 async def test_the_clock_that_is_handed_in_moves_the_windows(tmp_path: Path) -> None:
     clock = SettableClock(datetime(2026, 3, 2, 12, 30, tzinfo=UTC))
-    request = Request(messages=[{"role": "user", "content": "hi"}])
+    request = Request(messages=QUESTION)
     async with App(settings(tmp_path), clock).running() as app:
         await app.dispatcher.complete(request, "default", Origin("r1", "cli"))
         with pytest.raises(ChainExhausted) as refused:
@@ -165,6 +172,22 @@ async def test_the_pairing_code_makes_the_first_admin_and_is_then_gone(tmp_path:
             await api.until(lambda: api.bubbles(42))
         async with App(found).running() as app:
             assert app.pairing_code is None
+
+
+async def test_case_33_admins_hear_once_that_a_key_is_refused(tmp_path: Path) -> None:
+    refused = Script(status=401, body={"error": {"message": "bad key", "code": "invalid_api_key"}})
+    async with BotApi() as api, Upstream(refused) as upstream:
+        found = settings(tmp_path, api=api.url, provider=PAID.format(url=upstream.base_url), TELEGRAM_BOT_TOKEN=TOKEN)
+        async with App(found).running() as app:
+            await api.say(f"/start {app.pairing_code}", 42)
+            await api.until(lambda: api.bubbles(42))
+            await app.store.raise_limit("calls", "+", 10, None, "test")
+            for number in range(3):
+                with pytest.raises(ChainExhausted):
+                    await app.dispatcher.complete(Request(messages=QUESTION), "default", Origin(f"r{number}", "cli"))
+            await api.answered("first refuses its key (401)", 42)
+            assert len([bubble for bubble in api.bubbles(42) if "refuses its key" in bubble.text]) == 1
+            assert upstream.meter.requests == 1
 
 
 async def test_a_token_that_telegram_does_not_know_ends_the_program(tmp_path: Path) -> None:

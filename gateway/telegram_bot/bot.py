@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 
 import structlog
 from telegram.error import InvalidToken, TelegramError
@@ -14,7 +14,8 @@ from telegram.request import HTTPXRequest
 
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
-from gateway.errors import ConfigError, Problem
+from gateway.errors import ConfigError, LedgerUnavailable, Problem
+from gateway.notice import text
 from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.database import Database
@@ -23,7 +24,7 @@ from gateway.store.telegram import Arrival, Inbox, Lane, State
 from gateway.store.telegram_talk import People, Talk
 from gateway.telegram_bot.access import Door, new_code
 from gateway.telegram_bot.addressing import item_of, urgent
-from gateway.telegram_bot.delivery import Delivery
+from gateway.telegram_bot.delivery import Delivery, Place
 from gateway.telegram_bot.desk import Desk
 from gateway.telegram_bot.handlers import App, Handlers
 from gateway.telegram_bot.lanes import Item, Lanes
@@ -37,6 +38,8 @@ log = structlog.get_logger()
 SETTLE_S = 10.0
 """How long a stop waits for answers under way; what is not done by then is answered after the next start."""
 URGENT_MAX = 200
+ALERTS = ("provider_key_refused", "provider_account_empty", "overrun")
+"""Events of the dispatcher that admins hear of, each once until it is mended."""
 CONNECTIONS = 64
 
 
@@ -91,6 +94,11 @@ class TelegramBot:
         code = new_code()
         await self._desk.people.new_code(code, self._desk.now_ms())
         return code
+
+    def alert(self, event: str, fields: Mapping[str, object]) -> None:
+        """Tells every admin of an event that an operator should know; returns at once. Events without a text stay in the log."""
+        if event in ALERTS:
+            self._background(self._alert(text("en", f"alert_{event}", **fields)))
 
     async def start(self) -> None:
         """Takes up what was left unanswered, and begins to work in the background. Returns without waiting for Telegram."""
@@ -177,6 +185,20 @@ class TelegramBot:
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, WAIT_MAX_S)
 
+    async def _alert(self, said: str) -> None:
+        await self._met.wait()
+        try:
+            for admin in await self._desk.admins():
+                await self._desk.delivery.say(Place(Lane(admin)), said)
+        except LedgerUnavailable as error:
+            log.warning("telegram_alert_not_said", reason=error.reason)
+
+    def _background(self, work: Coroutine[object, object, None]) -> None:
+        """A task that a stop cancels."""
+        task = asyncio.create_task(work)
+        self._urgent.add(task)
+        task.add_done_callback(self._urgent.discard)
+
     def _received(self, arrivals: Sequence[Arrival]) -> None:
         for arrival in arrivals:
             self._put(arrival)
@@ -186,9 +208,7 @@ class TelegramBot:
         if not urgent(arrival.raw) or len(self._urgent) >= URGENT_MAX:
             self._lanes.put(arrival.lane, item)
             return
-        task = asyncio.create_task(self._run_urgent(item))
-        self._urgent.add(task)
-        task.add_done_callback(self._urgent.discard)
+        self._background(self._run_urgent(item))
 
     async def _run_urgent(self, item: Item) -> None:
         try:
