@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 from gateway.chat import Completion, Slot, Usage
@@ -14,7 +15,7 @@ from gateway.dispatcher.settle import Settlement, Timing
 from gateway.dispatcher.values import Reply
 from gateway.dispatcher.walk import Attempt, Parts, Walk
 from gateway.errors import LedgerUnavailable, ProviderError
-from gateway.estimate import Estimator
+from gateway.estimate import Estimator, count_text
 from gateway.ledger import Closing
 from gateway.prices import Prices
 
@@ -96,7 +97,7 @@ class Desk:
     def success(self, walk: Walk, attempt: Attempt, completion: Completion, timing: Timing) -> tuple[Closing, Reply]:
         """A finished answer. From here on a deduplicated request's id is used up."""
         stated = completion.usage
-        settlement = settle.held(attempt.reservation) if stated is None else self.price(attempt, completion.model, stated)
+        settlement = self._unstated(attempt, completion) if stated is None else self.price(attempt, completion.model, stated)
         if stated is not None and stated.prompt > attempt.reservation.draft.prompt_tokens:
             self._estimator.learn(attempt.slot, self._parts.settings.model(attempt.slot), walk.request, stated)
         clamped = attempt.lowered and completion.finish_reason == "length"
@@ -111,6 +112,15 @@ class Desk:
         )
         self._parts.breakers.succeeded(attempt.slot)
         return closing, reply
+
+    def _unstated(self, attempt: Attempt, completion: Completion) -> Settlement:
+        """A finished answer without usage: the hold, or its text's own bound where the limit was plainly not kept."""
+        hold, said = settle.held(attempt.reservation), replies.said(completion.body)
+        if count_text(said) <= hold.usage.output:
+            return hold
+        output = max(hold.usage.output, self._estimator.received_bound(attempt.slot, said))
+        priced = self.price(attempt, completion.model, Usage(hold.usage.prompt, output))
+        return replace(priced, cost_micro_usd=max(priced.cost_micro_usd, hold.cost_micro_usd))
 
     def cut_off(self, walk: Walk, attempt: Attempt, received: Received, timing: Timing) -> tuple[Closing, Reply]:
         """A stream that passed its output limit and was cut off: what came is the answer, stopped by its length."""

@@ -33,7 +33,7 @@ class Received:
         self.unseen_bytes = 0
         """The size of visible chunks without text (tool calls): at most that many tokens."""
         self.deltas = 0
-        """Non-empty deltas: each is at least one token."""
+        """Events with non-empty deltas, of whichever answer: each is at least one token."""
         self.visible = False
         self.finish_reason: str | None = None
         self.usage: Usage | None = None
@@ -59,11 +59,10 @@ class Received:
             self.chunks.append(chunk)
         if chunk.text:
             self._text.append(chunk.text)
-            self.deltas += 1
-        elif chunk.reasoning:
-            self.deltas += 1
         if chunk.reasoning:
             self._reasoning.append(chunk.reasoning)
+        if chunk.visible or chunk.reasoning:
+            self.deltas += 1
         if chunk.visible:
             self.visible = True
             if not chunk.text:
@@ -76,7 +75,10 @@ class Received:
             self.finish_reason = chunk.finish_reason
 
     def passed(self, output_tokens: int) -> bool:
-        """True once it certainly passed an output limit and has not finished by itself."""
-        if self.finish_reason is not None:
+        """True once it certainly passed an output limit and goes on, though a finish reason may have come."""
+        last = self.last
+        if last is None or last.finish_reason is not None:
+            return False
+        if self.finish_reason is not None and not (last.visible or last.reasoning):
             return False
         return self.deltas > output_tokens or (self.usage is not None and self.usage.output > output_tokens)

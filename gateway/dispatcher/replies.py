@@ -89,6 +89,19 @@ def as_events(reply: Reply) -> Iterator[Begun | Chunk | Priced | Reply]:
     yield reply
 
 
+def said(body: Mapping[str, Any]) -> str:
+    """Everything that was generated in a whole `chat.completion` object: text, reasoning and calls of every answer."""
+    return "".join(_words(choice.get("message")) for choice in body.get("choices") or ())
+
+
+def _words(part: Any) -> str:
+    if isinstance(part, Mapping):
+        return "".join(_words(value) for key, value in part.items() if key not in ("role", "type", "id"))
+    if isinstance(part, list):
+        return "".join(map(_words, part))
+    return part if isinstance(part, str) else ""
+
+
 def usage_body(usage: Usage) -> dict[str, object]:
     """Usage in the OpenAI shape."""
     return {

@@ -1,7 +1,8 @@
 """How an attempt ends in the ledger: from what came back, or did not, to a Closing. Pure.
 
 Rules (what may have been billed counts):
-- Stated usage is taken as stated, a stated nought too. Without it a finished answer settles at its hold, flagged.
+- Stated usage is taken as stated, a stated nought too. Without it a finished answer settles at its hold, flagged, or at
+  what its text can have cost where the provider did not keep to the limit.
 - An error that is certainly not billed gives tokens and money back; a request was made once a byte was sent.
 - A time-out, a reset, a broken stream: the worst case unless the whole usage is known, flagged uncertain.
 - A caller that leaves: the worst case until something visible came, then the prompt bound and an upper bound of what came.
@@ -59,7 +60,7 @@ def price(prices: Prices, slot: Slot, model_served: str | None, usage: Usage, ca
 def answered(
     settlement: Settlement, timing: Timing, *, model: str, estimated: bool, clamped: bool, reply: bytes | None
 ) -> Closing:
-    """A finished answer. `estimated`: the provider stated no usage, and the settlement is the hold's."""
+    """A finished answer. `estimated`: the provider stated no usage."""
     return Closing(
         State.SETTLED,
         settlement.spent,

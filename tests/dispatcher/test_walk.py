@@ -333,6 +333,17 @@ async def test_case_20_missing_usage_keeps_the_estimate_and_a_stated_nought_is_k
     assert (reply.estimated, reply.usage.tokens, rig.spent("t")) == (False, 0, 110)
 
 
+@pytest.mark.parametrize("streams", [True, False])
+async def test_missing_usage_of_an_answer_that_ignored_its_limit_is_estimated_from_its_text(streams: bool):
+    rig = Rig(budgets=(tokens("t", 1000), usd("m", 10_000)), models={"a": PRICED})
+    words = ("one two three four five",) * 50
+    rig["a"].plays(Play(words=words, states_usage=False, obeys_limit=False))
+    await (rig.read if streams else rig.ask)()
+    assert rig.spent("t") >= 10 + 2 * 200
+    assert (rig.rows[0]["overrun"], rig.rows[0]["estimated"]) == (rig.spent("t") - 110, True)
+    assert rig.spent("m") > rig.rows[0]["held_micro_usd"]
+
+
 async def test_case_22_cached_tokens_cost_their_own_rate():
     rig = Rig(budgets=(usd("m", 10_000),), models={"a": priced(10, 20, 1)})
     rig["a"].plays(Play(states=Usage(100, 10, cached=90)))
