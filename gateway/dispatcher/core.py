@@ -67,20 +67,23 @@ class Dispatcher:
         self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._tell, self._log)
         self._desk = Desk(self._parts, estimator, prices)
 
-    async def complete(self, request: Request, target: str, origin: Origin) -> Reply:
+    async def complete(self, request: Request, target: str, origin: Origin, *, settle_first: bool = True) -> Reply:
         """A whole answer from the first slot of `target` (chain, provider, alias or provider:model) that can serve.
+
+        Without `settle_first` the answer is returned while its settling is on the way to the store, ahead of whatever is
+        asked for next; `settled` waits for it. A deduplicated request's answer is always settled, and so stored, first.
 
         Raises ChainExhausted, CallerFault and ContentRefused (as the provider said it), InvalidRequest, UnknownTarget,
         RequestConflict, LedgerUnavailable.
         """
         walk = self._walk(request, target, origin)
         if not origin.dedupe:
-            return await self._answer(walk)
+            return await self._answer(walk, settle_first=settle_first)
         earlier = await self._take(walk, target)
         if earlier is not None:
             return earlier
         try:
-            return await self._answer(walk)
+            return await self._answer(walk, settle_first=True)
         finally:
             await self._give_back(walk)
 
@@ -119,6 +122,10 @@ class Dispatcher:
         checked(request)
         return [await self._verdict(request, chain, slot, origin) for slot in dict.fromkeys(slots)]
 
+    async def settled(self) -> None:
+        """Returns when every closing that is under way now is with the store: what is read after it is up to date."""
+        await self._desk.settled()
+
     async def drain(self) -> None:
         """Returns when every closing under way is with the store: part of a graceful stop."""
         await self._desk.drain()
@@ -132,7 +139,7 @@ class Dispatcher:
         if self._alert is not None:
             self._alert(event, fields)
 
-    async def _answer(self, walk: Walk) -> Reply:
+    async def _answer(self, walk: Walk, *, settle_first: bool) -> Reply:
         desk = self._desk
         while True:
             attempt = await walk.next()
@@ -151,7 +158,9 @@ class Dispatcher:
                 walk.left(attempt)
                 await desk.close(attempt, settle.lost(attempt.reservation, error, desk.timing(attempt)))
                 raise
-            await desk.close(attempt, closing)
+            settling = desk.closing(attempt, closing)
+            if settle_first:
+                await asyncio.shield(settling)
             return reply
 
     def _is_tight(self, walk: Walk, slot: Slot) -> bool:

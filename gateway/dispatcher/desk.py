@@ -38,14 +38,26 @@ class Desk:
 
         A ledger that cannot be written never takes the answer from the person: the hold stays, and the sweep ends it.
         """
-        await self.shielded(self._write(attempt, closing))
+        await asyncio.shield(self.closing(attempt, closing))
+
+    def closing(self, attempt: Attempt, closing: Closing) -> asyncio.Task[None]:
+        """The same, begun and left running."""
+        return self._begin(self._write(attempt, closing))
 
     async def shielded(self, work: Coroutine[Any, Any, None]) -> None:
         """Runs work in a task that outlives a cancelled caller."""
+        await asyncio.shield(self._begin(work))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        await asyncio.shield(task)
+        return task
+
+    async def settled(self) -> None:
+        """Returns when what is running now is done."""
+        if self._tasks:
+            await asyncio.wait(tuple(self._tasks))
 
     async def drain(self) -> None:
         """Returns when nothing shielded is running."""

@@ -74,7 +74,7 @@ def create_app(services: Services) -> web.Application:
     """The application. It owns nothing that must be closed."""
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
     openai = OpenAIApi(services.dispatcher, services.keys, services.metrics, services.settings, services.clock)
-    budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock)
+    budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
     app.add_routes([*openai.routes(), *budgets.routes(), *_Plain(services).routes()])
     app.on_cleanup.append(openai.settled)
     return app

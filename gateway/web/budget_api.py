@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -27,10 +27,19 @@ from gateway.web.problems import REQUEST_ID
 
 
 class BudgetApi:
-    """The handlers of `/api`."""
+    """The handlers of `/api`. What they read knows of every answer that this process has given."""
 
-    def __init__(self, store: LedgerStore, books: Books, keys: Keys, settings: Settings, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: LedgerStore,
+        books: Books,
+        keys: Keys,
+        settings: Settings,
+        clock: Clock,
+        caught_up: Callable[[], Awaitable[None]],
+    ) -> None:
         self._store, self._books, self._keys, self._settings, self._clock = store, books, keys, settings, clock
+        self._caught_up = caught_up
 
     def routes(self) -> list[web.RouteDef]:
         """The routes under `/api`."""
@@ -44,6 +53,7 @@ class BudgetApi:
     async def budgets(self, request: web.Request) -> web.Response:
         """Every budget, one entry for each counter of a `*` scope."""
         await admin(request, self._keys)
+        await self._caught_up()
         return _json({"budgets": [balance.as_json() for balance in await self._books.balances()]})
 
     async def raise_budget(self, request: web.Request) -> web.Response:
@@ -65,6 +75,7 @@ class BudgetApi:
         await admin(request, self._keys)
         by = [name for part in request.query.get("by", "provider").split(",") if (name := part.strip())]
         start, end = self._period(request.query)
+        await self._caught_up()
         rows = await self._books.usage(list(dict.fromkeys(by)), start, end, self._settings.zone)
         return _json({"from": _stamp(start), "to": _stamp(end), "by": by, "usage": [_plain(row) for row in rows]})
 
@@ -72,6 +83,7 @@ class BudgetApi:
         """The usage rows themselves, oldest first, sent page by page."""
         await admin(request, self._keys)
         start, end = self._period(request.query)
+        await self._caught_up()
         async with aclosing(self._books.pages(start, end)) as pages:
             # The first page is read before the headers go out, so that a database that is gone is an error and no file.
             page: list[dict[str, Any]] = await anext(pages, [])

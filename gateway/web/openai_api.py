@@ -6,6 +6,9 @@ stream is a plain JSON answer; after it a failure is one last event whose `finis
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
+
 import orjson
 from aiohttp import web
 
@@ -20,6 +23,8 @@ from gateway.web.parsing import chat_call, idempotency_key
 from gateway.web.problems import COST, PROVIDER, REQUEST_ID
 from gateway.web.streaming import StreamSender
 
+CATCH_UP_S = 1.0
+"""How long a look at the budgets waits for answers that are being settled."""
 _JSON = "application/json"
 
 
@@ -39,6 +44,13 @@ class OpenAIApi:
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model:.+}", self.model),
         ]
+
+    async def caught_up(self) -> None:
+        """Returns when the answers given until now are settled: what is read after it knows of them. Bounded in time."""
+        await self._sender.caught_up(CATCH_UP_S)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_S):
+                await self._dispatcher.settled()
 
     async def settled(self, _: web.Application) -> None:
         """Returns when every stream that was sent is settled: part of a graceful stop."""
@@ -66,7 +78,8 @@ class OpenAIApi:
         if call.stream:
             events = self._dispatcher.stream(call.request, call.target, origin)
             return await self._sender.send(request, events, origin, call.include_usage)
-        reply = await self._dispatcher.complete(call.request, call.target, origin)
+        # The answer need not wait for its settling, which is ahead of this client's next request in any case.
+        reply = await self._dispatcher.complete(call.request, call.target, origin, settle_first=False)
         completion = reply.completion
         return web.Response(
             body=orjson.dumps(completion.body) if completion.raw is None else completion.raw,

@@ -73,6 +73,11 @@ class StreamSender:
                 task.cancel()
             await asyncio.gather(*late, return_exceptions=True)
 
+    async def caught_up(self, timeout_s: float) -> None:
+        """Returns when the streams that were sent until now are settled, or after the time-out."""
+        if self._settling:
+            await asyncio.wait(tuple(self._settling), timeout=timeout_s)
+
     def _settle(self, events: Events, origin: Origin) -> None:
         """Lets a stream whose last byte is out come to its end by itself: the client's next request need not wait for it."""
         task = asyncio.ensure_future(_finish(events, origin))

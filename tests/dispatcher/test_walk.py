@@ -20,7 +20,7 @@ from gateway.errors import (
     Unanswered,
     UnknownTarget,
 )
-from tests.dispatcher.rig import PRICED, Rig, priced, refused, requests, said, tokens, unanswered, usd
+from tests.dispatcher.rig import PRICED, Rig, priced, question, refused, requests, said, tokens, unanswered, usd
 from tests.doubles.memory_store import MemoryStore
 from tests.doubles.provider import Play
 
@@ -299,6 +299,26 @@ async def test_a_caller_that_leaves_while_the_closing_is_written_leaves_no_hold(
     assert rig.held("t") == 110
     await rig.dispatcher.drain()
     assert (rig.spent("t"), rig.held("t")) == (13, 0)
+
+
+async def test_an_answer_need_not_wait_for_its_settling_which_is_ahead_of_what_comes_next():
+    rig = Rig(budgets=(tokens("t", 130),))
+
+    async def slow(name: str) -> None:
+        if name == "close":
+            await asyncio.sleep(3)
+
+    rig.store._door = slow
+    began = rig.clock.monotonic()
+    await rig.dispatcher.complete(question("hi", None), "default", rig.origin(), settle_first=False)
+    assert rig.clock.monotonic() == began
+    assert rig.held("t") == 110
+    await rig.dispatcher.settled()
+    assert (rig.spent("t"), rig.held("t")) == (13, 0)
+    await rig.dispatcher.complete(
+        question("hi", None), "default", rig.origin(request_id="again", dedupe=True), settle_first=False
+    )
+    assert rig.held("t") == 0
 
 
 async def test_case_26_a_ledger_lost_after_the_call_does_not_take_the_answer():

@@ -76,7 +76,7 @@ class Played:
     settle: asyncio.Event = field(default_factory=asyncio.Event)
     """What the play "settle" of a stream waits for."""
 
-    async def complete(self, request: Request, target: str, origin: Origin) -> Reply:
+    async def complete(self, request: Request, target: str, origin: Origin, *, settle_first: bool) -> Reply:
         self.asked.append((request, target, origin))
         play = self.plays.pop(0)
         if isinstance(play, BaseException):
