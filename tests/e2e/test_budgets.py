@@ -198,7 +198,7 @@ async def test_case_12a_above_a_lowered_limit_nothing_goes_out_until_enough_has_
     def text(tokens: int) -> str:
         return config(provider("moonshot", up), budget("hour", provider="moonshot", tokens=tokens), chain=["moonshot"])
 
-    up.default = Script(prompt_tokens=99_990, output_tokens=10)
+    up.default = Script(prompt_tokens=2, output_tokens=99_998, ignore_limit=True)
     async with Gateway(tmp_path, text(400_000), clock) as gateway:
         for _ in range(3):
             assert (await gateway.chat(max_tokens=10)).status == 200
