@@ -42,3 +42,23 @@ async def test_a_message_is_answered_in_edits_then_by_the_second_then_by_itself_
         late = await run.api.answered("At last.")
         assert late.message_id > notice.message_id
         assert (run.first.meter.requests, run.second.meter.requests) == (2, 1)
+
+
+async def test_production_story_on_telegram_a_lowered_hour_a_restart_and_one_notice(tmp_path: Path, sqlite_url: str) -> None:
+    """The hour stands at 300,000 of 250,000 after a restart: no call goes out, and the person is told once when it opens."""
+    hour = '[[budgets]]\nname = "moonshot-hour"\nprovider = "moonshot"\ntokens = {}\nper = "rolling 1h"\n'
+    alone = '[[budgets]]\nname = "no-groq"\nprovider = "groq"\ntokens = 0\nper = "day"\n'
+    async with rig(tmp_path, sqlite_url, budgets=hour.format(400_000) + alone, provider="max_output_tokens = 32_000") as run:
+        run.first.queue.append(Script(text="Long.", prompt_tokens=2, output_tokens=299_998, ignore_limit=True))
+        run.first.default = Script(pieces=16_924)
+        await run.api.say("Tell me everything")
+        await run.api.answered("Long.")
+        run.budgets = hour.format(250_000) + alone
+        await run.restart()
+        calls, tokens = run.first.meter.requests, run.first.meter.tokens
+
+        await run.api.say("And now the rest of it")
+        notice = await run.api.answered("is used up")
+        assert "13:01 (in 1 h 1 min)" in notice.text
+        assert len(run.api.bubbles()) == 2
+        assert (run.first.meter.requests - calls, run.first.meter.tokens - tokens, run.second.meter.requests) == (0, 0, 0)
