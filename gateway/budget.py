@@ -291,7 +291,7 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Raise:
-    """A temporary change of a budget's limit, in its unit: `+` adds, `%` adds a percentage of the base, `=` replaces.
+    """A temporary change of a budget's limit: `+` adds, `%` adds a percentage of the base (rounded up), `=` replaces.
 
     `budget` "*" with `=` 0 is a pause of every call. In force while `starts_ms <= at < ends_ms` (None: until removed).
     """
@@ -321,7 +321,7 @@ def limit_at(base: int, raises: Iterable[Raise], at_ms: int) -> int:
             if change.operation == "=":
                 limit = change.amount
             else:
-                limit += base * change.amount // 100 if change.operation == "%" else change.amount
+                limit += -(-base * change.amount // 100) if change.operation == "%" else change.amount
     return max(limit, 0)
 
 

@@ -286,6 +286,7 @@ def test_raises_apply_in_order_while_they_are_in_force_and_never_below_nought() 
     assert limit_at(100, raises, 600) == 170
     assert limit_at(100, raises, 1000) == 120
     assert limit_at(100, [Raise(1, "b", "+", -500, 0, None)], 0) == 0
+    assert limit_at(1, [Raise(1, "b", "%", 20, 0, None)], 0) == 2, "a raise of a small limit raises it"
 
 
 @given(st.lists(st.dictionaries(st.sampled_from(sorted(CALL)), st.sampled_from([*CALL.values(), "*", "other"])), max_size=12))

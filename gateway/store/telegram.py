@@ -218,7 +218,7 @@ class Inbox:
 
     async def take(self, update_id: int, from_states: Sequence[State], target: str | None = None) -> bool:
         """Takes a waiting question to be answered (by `target`, if given); False when somebody else did or it ended."""
-        values: dict[str, Any] = {"state": State.ANSWERING, "due_ms": None}
+        values: dict[str, Any] = {"state": State.ANSWERING}
         if target is not None:
             values |= {"target": target, "parked_ms": None}
         statement = self._update().where(tg_updates.c.update_id == update_id, tg_updates.c.state.in_(from_states))
@@ -298,9 +298,14 @@ class Inbox:
         """The button of this token, None when there is none."""
         statement = select(tg_buttons).where(tg_buttons.c.bot_id == self.bot_id, tg_buttons.c.token == token)
         row = await self._database.read(lambda connection: connection.execute(statement).first())
-        if row is None:
-            return None
-        return Button(row.token, row.action, row.argument, row.update_id, row.chat_id, row.user_id, row.used_ms is not None)
+        return None if row is None else _button(row)
+
+    async def buttons(self, update_id: int) -> list[Button]:
+        """A question's buttons that were not pressed yet, the oldest first."""
+        mine = tg_buttons.c.bot_id == self.bot_id, tg_buttons.c.update_id == update_id, tg_buttons.c.used_ms.is_(None)
+        statement = select(tg_buttons).where(*mine).order_by(tg_buttons.c.created_ms)
+        rows = await self._database.read(lambda connection: connection.execute(statement).all())
+        return [_button(row) for row in rows]
 
     async def use(self, token: str, now_ms: int) -> bool:
         """Presses a button; False when it was pressed before."""
@@ -322,6 +327,10 @@ class Inbox:
     async def _letters(self, statement: Select[Any]) -> list[Letter]:
         rows = await self._database.read(lambda connection: connection.execute(statement).all())
         return [_letter(row) for row in rows]
+
+
+def _button(row: Row[Any]) -> Button:
+    return Button(row.token, row.action, row.argument, row.update_id, row.chat_id, row.user_id, row.used_ms is not None)
 
 
 def _letter(row: Row[Any], pieces: tuple[Mapping[str, Any], ...] = ()) -> Letter:

@@ -23,6 +23,7 @@ from gateway.telegram_bot.delivery import Gone
 from gateway.telegram_bot.desk import Desk, Running, Work
 from gateway.telegram_bot.exhausted import exhausted
 from gateway.telegram_bot.streaming import Live
+from gateway.telegram_bot.waiting import retouch
 
 log = structlog.get_logger()
 
@@ -145,6 +146,7 @@ async def _deliver(
         turn = Turn(desk.request_id(work.letter.update_id), question.text, body, tokens, desk.now_ms())
     await desk.persist(lambda: desk.inbox.finish(work.letter.update_id, outcome, work.lane, turn, instead_of=question.instead_of))
     work.outcome, work.ended = outcome, True
+    await retouch(desk, work.letter, work.say("answer_below"))
 
 
 def _body(desk: Desk, work: Work, progress: _Progress, error: GatewayError | None, stopped: bool) -> tuple[str, str, str]:

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import structlog
 from telegram import CallbackQuery
 
 from gateway.errors import UnknownTarget
 from gateway.notice import Action
-from gateway.store.telegram import Button, Lane, Letter, State
+from gateway.store.telegram import Button, Lane, State
 from gateway.telegram_bot.addressing import ANONYMOUS_ADMIN
-from gateway.telegram_bot.delivery import Keyboard, Place
+from gateway.telegram_bot.delivery import Place
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.exhausted import make_button
 from gateway.telegram_bot.lanes import Item
+from gateway.telegram_bot.waiting import of_asker, promise, retouch, rows, waits
 
 log = structlog.get_logger()
 
 USE_MODEL = "use_model"
 CHOOSE_MODEL = "choose_model"
 LABEL_MAX = 60
+ASK_AGAIN_MS = 600_000
+"""An admin hears of the same person again only after this long."""
 WAITING = (State.OFFERED, State.PARKED)
 
 Handler = Callable[[Desk, Work, CallbackQuery, Button], Awaitable[None]]
@@ -46,53 +50,58 @@ async def tapped(desk: Desk, work: Work, query: CallbackQuery) -> None:
 
 
 async def _answer_later(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
-    letter = await _waiting(desk, work, query, button)
-    if letter is None:
-        return
-    due_ms = letter.due_ms if letter.due_ms is not None else desk.now_ms()
-    await desk.inbox.park(letter.update_id, due_ms, desk.now_ms())
-    await desk.delivery.answer_tap(query.id)
-    said = work.say("parked") if letter.due_ms is None else work.say("parked_until", time=desk.when_ms(work.reader, due_ms))
-    await _rewrite(desk, query, letter, said, [await _cancel_row(desk, work, letter)])
+    asker = await _waiting(desk, work, query, button)
+    if asker is not None and await _park(desk, asker):
+        await desk.delivery.answer_tap(query.id)
+        await waits(desk, asker, promise(desk, asker, asker.letter.due_ms))
 
 
 async def _other_model(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
-    letter = await _waiting(desk, work, query, button)
-    if letter is None:
+    asker = await _waiting(desk, work, query, button)
+    if asker is None:
         return
     await desk.delivery.answer_tap(query.id)
     names = button.argument.splitlines()
-    made = [make_button(letter, USE_MODEL, name) for name in names]
+    made = [make_button(asker.letter, USE_MODEL, name) for name in names]
     await desk.inbox.add_buttons(made, desk.now_ms())
-    rows = [[(name[:LABEL_MAX], one.token)] for name, one in zip(names, made, strict=True)]
-    await _rewrite(desk, query, letter, work.say("pick_model"), [*rows, await _cancel_row(desk, work, letter)])
+    models = [[(name[:LABEL_MAX], one.token)] for name, one in zip(names, made, strict=True)]
+    others = await rows(desk, asker, Action.ANSWER_LATER, Action.CANCEL)
+    await retouch(desk, asker.letter, asker.say("pick_model"), [*models, *others])
 
 
 async def _use_model(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
-    letter = await _waiting(desk, work, query, button)
-    if letter is None or not await desk.inbox.take(letter.update_id, WAITING, button.argument):
+    asker = await _waiting(desk, work, query, button)
+    if asker is None or not await desk.inbox.take(asker.letter.update_id, WAITING, button.argument):
         return
     await desk.delivery.answer_tap(query.id)
-    await _rewrite(desk, query, letter, work.say("asking_model", model=button.argument))
-    desk.lanes.put(letter.lane, Item(letter.update_id))
+    await retouch(desk, asker.letter, asker.say("asking_model", model=button.argument))
+    desk.lanes.put(asker.lane, Item(asker.letter.update_id))
 
 
 async def _ask_admin(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
-    sender = query.from_user
-    admins = await desk.admins()
-    for admin in admins:
-        said = work.say("admin_asked", name=sender.full_name, id=sender.id, chat=button.chat_id, budgets=button.argument or "-")
-        await desk.delivery.say(Place(Lane(admin)), said)
+    asker = await _waiting(desk, work, query, button)
+    if asker is None:
+        return
+    admins, now_ms = await desk.admins(), desk.now_ms()
     await desk.delivery.answer_tap(query.id, work.say("admins_told" if admins else "no_admins"), alert=True)
+    # What an admin then does answers the question, whether or not it was to be answered later already.
+    if admins and await _park(desk, asker):
+        await waits(desk, asker, asker.say("parked_asked"))
+    sender, names = query.from_user, button.argument.split(", ")
+    said = work.say("admin_asked", name=sender.full_name, id=sender.id, chat=button.chat_id)
+    said += "".join(f"\n/raise {name} +20% for 2h" for name in names if name)
+    for admin in admins:
+        if await desk.talk.say_once(admin, f"asked:{sender.id}", now_ms, now_ms + ASK_AGAIN_MS):
+            await desk.delivery.say(Place(Lane(admin)), said)
 
 
 async def _cancel(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
-    letter = await _waiting(desk, work, query, button)
-    if letter is None:
+    asker = await _waiting(desk, work, query, button)
+    if asker is None:
         return
-    await desk.inbox.finish(letter.update_id, "cancelled")
+    await desk.inbox.finish(asker.letter.update_id, "cancelled")
     await desk.delivery.answer_tap(query.id)
-    await _rewrite(desk, query, letter, work.say("cancelled"))
+    await retouch(desk, asker.letter, asker.say("cancelled"))
 
 
 async def _choose_model(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> None:
@@ -119,21 +128,19 @@ HANDLERS: dict[str, Handler] = {
 }
 
 
-async def _waiting(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> Letter | None:
-    """The question that a button belongs to, if it still waits; else the tapper is told."""
+async def _waiting(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> Work | None:
+    """The question that a button belongs to, as its asker sees it, if it still waits; else the tapper is told."""
     letter = None if button.update_id is None else await desk.inbox.load(button.update_id)
     if letter is None or letter.state not in WAITING:
         await desk.delivery.answer_tap(query.id, work.say("question_gone"))
         return None
-    return letter
-
-
-async def _cancel_row(desk: Desk, work: Work, letter: Letter) -> list[tuple[str, str]]:
-    button = make_button(letter, str(Action.CANCEL))
-    await desk.inbox.add_buttons([button], desk.now_ms())
-    return [(work.say("button_cancel"), button.token)]
-
-
-async def _rewrite(desk: Desk, query: CallbackQuery, letter: Letter, said: str, keyboard: Keyboard = ()) -> None:
     if query.message is not None:
-        await desk.delivery.change(Place(letter.lane), query.message.message_id, said, keyboard)
+        # The notice may not have been known to have arrived; here it is.
+        letter = replace(letter, notice_id=query.message.message_id)
+    return of_asker(desk, work, letter)
+
+
+async def _park(desk: Desk, asker: Work) -> bool:
+    """Lets a question wait for its time; where that is not known, it is tried at once and then waits for a limit to change."""
+    letter, now_ms = asker.letter, desk.now_ms()
+    return await desk.inbox.park(letter.update_id, now_ms if letter.due_ms is None else letter.due_ms, now_ms)

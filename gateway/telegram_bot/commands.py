@@ -10,6 +10,7 @@ from gateway.telegram_bot.answering import Question, answer
 from gateway.telegram_bot.buttons import CHOOSE_MODEL, LABEL_MAX
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.exhausted import make_button
+from gateway.telegram_bot.waiting import of_asker, retouch
 
 log = structlog.get_logger()
 
@@ -74,6 +75,8 @@ async def cancel(desk: Desk, work: Work) -> None:
         if not waiting:
             return
     await _say(desk, work, work.say("cancelled" if waiting else "nothing_to_cancel"))
+    for letter in waiting:
+        await retouch(desk, letter, of_asker(desk, work, letter).say("cancelled"))
 
 
 async def retry(desk: Desk, work: Work) -> None:

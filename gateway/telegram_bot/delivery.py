@@ -184,6 +184,13 @@ class Delivery:
         except (Gone, TelegramError) as error:
             log.warning("telegram_not_changed", chat=place.lane.chat_id, reason=type(error).__name__)
 
+    async def retouch(self, place: Place, message_id: int, text: str, keyboard: Keyboard = ()) -> None:
+        """Brings an old sentence of ours up to date where it still stands; where it does not, nobody misses it."""
+        try:
+            await self.edit(place, message_id, plain_parts(text)[0], Weight.NORMAL, keyboard)
+        except (Gone, Uneditable, TelegramError) as error:
+            log.info("telegram_not_retouched", chat=place.lane.chat_id, reason=type(error).__name__)
+
     async def remove(self, place: Place, message_id: int) -> None:
         """Deletes a message of ours that is no longer needed; it may be gone already."""
         try:

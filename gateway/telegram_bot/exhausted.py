@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 from telegram.error import TelegramError
@@ -21,14 +21,17 @@ from gateway.store.telegram import Button, Letter
 from gateway.telegram_bot.delivery import Gone, Keyboard, Place, Uncertain, Uneditable
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.markup import plain_parts
+from gateway.telegram_bot.waiting import label, promise, waits
 
 log = structlog.get_logger()
 
 UNKNOWN_S = 3600
 """How long a notice stands for a group when nobody knows when it opens."""
 AGAIN_S = 30
-"""When a parked question whose time is not known is looked at again; a changed limit wakes it sooner."""
+"""When a parked question is looked at again if holds or an outage are in its way; a changed limit wakes it sooner."""
 OTHERS_MAX = 6
+ARGUMENT_MAX = 250
+"""What a button can be about, in characters."""
 
 
 async def exhausted(
@@ -37,9 +40,7 @@ async def exhausted(
     """Says that nothing can answer now, and when; a question that was parked waits on without a word."""
     now = desk.clock.now()
     if work.letter.parked_ms is not None:
-        due = error.available_at or now + timedelta(seconds=AGAIN_S)
-        await desk.persist(lambda: desk.inbox.park(work.letter.update_id, _later_ms(desk, due), desk.now_ms()))
-        work.ended = True
+        await _wait_on(desk, work, error)
         return
     others = await open_targets(desk, request, target, origin)
     said = notice(error, work.reader, now, saved=True, other_models=bool(others))
@@ -61,16 +62,33 @@ async def exhausted(
     await desk.persist(lambda: desk.inbox.noticed(work.letter.update_id, notice_id))
 
 
-def _later_ms(desk: Desk, due: datetime) -> int:
-    # At least a moment away, or a question that never fits would be asked again at every tick.
-    return max(to_ms(due), desk.now_ms() + 1000)
+async def _wait_on(desk: Desk, work: Work, error: ChainExhausted) -> None:
+    """Parks a question again, without a new message; its notice names the new time."""
+    due_ms, known = _due_ms(desk, error), error.available_at is not None
+    before = promise(desk, work, work.letter.due_ms)
+    await desk.persist(lambda: desk.inbox.park(work.letter.update_id, due_ms, desk.now_ms()))
+    work.ended = True
+    said = promise(desk, work, due_ms if known else None)
+    if said != before:
+        await waits(desk, work, said)
+
+
+def _due_ms(desk: Desk, error: ChainExhausted) -> int | None:
+    """When a parked question is looked at again; None: not before some limit changes."""
+    if error.available_at is not None:
+        # At least a moment away, or a question that never fits would be asked again at every tick.
+        return max(to_ms(error.available_at), desk.now_ms() + 1000)
+    holds = any(isinstance(cause.error, Exhausted) and cause.error.held_only for cause in error.causes)
+    return desk.now_ms() + AGAIN_S * 1000 if holds or not error.budgets_only else None
 
 
 async def open_targets(desk: Desk, request: Request, target: str, origin: Origin) -> list[str]:
     """The other chains and providers that would serve this request now."""
     names = [name for name in (*desk.settings.chains, *desk.settings.providers) if name != target]
-    found = []
+    found: list[str] = []
     for name in names[:OTHERS_MAX]:
+        if len("\n".join([*found, name])) > ARGUMENT_MAX:
+            break
         try:
             verdicts = await desk.dispatcher.explain(request, name, origin)
         except GatewayError as error:
@@ -86,13 +104,6 @@ def make_button(letter: Letter, action: str, argument: str = "") -> Button:
     return Button(secrets.token_urlsafe(12), action, argument, letter.update_id, letter.lane.chat_id, letter.user_id)
 
 
-def label(desk: Desk, work: Work, action: Action, opens_at: datetime | None) -> str:
-    """What is written on a button."""
-    if action is Action.ANSWER_LATER and opens_at is not None:
-        return work.say("button_answer_at", time=desk.when(work.reader, opens_at))
-    return work.say(f"button_{action}")
-
-
 def _key(work: Work, error: ChainExhausted) -> str:
     """One notice per chat and window; a person's own allowance is told to each person."""
     blocks = [block for cause in error.causes if isinstance(cause.error, Exhausted) for block in cause.error.blocks]
@@ -103,7 +114,7 @@ def _key(work: Work, error: ChainExhausted) -> str:
 def _budgets(error: ChainExhausted) -> str:
     """The names of the budgets in the way, for admins."""
     blocks = [block for cause in error.causes if isinstance(cause.error, Exhausted) for block in cause.error.blocks]
-    return ", ".join(dict.fromkeys(block.budget for block in blocks))[:250]
+    return ", ".join(dict.fromkeys(block.budget for block in blocks))[:ARGUMENT_MAX]
 
 
 async def _tell(desk: Desk, place: Place, text: str, keyboard: Keyboard, bubbles: Sequence[int]) -> int | None:

@@ -18,6 +18,7 @@ from gateway.store.telegram import Letter, State
 from gateway.telegram_bot.delivery import Place
 from gateway.telegram_bot.desk import Desk
 from gateway.telegram_bot.lanes import Item
+from gateway.telegram_bot.waiting import retouch
 
 log = structlog.get_logger()
 
@@ -90,5 +91,6 @@ class Parking:
         update = Update.de_json(dict(letter.raw), None)
         message = update.effective_message
         if message is not None:
-            said = text(desk.reader(update).language, "parked_expired")
-            await desk.delivery.say(Place(letter.lane, message.message_id), said)
+            language = desk.reader(update).language
+            await desk.delivery.say(Place(letter.lane, message.message_id), text(language, "parked_expired"))
+            await retouch(desk, letter, text(language, "question_gone"))

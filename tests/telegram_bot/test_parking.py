@@ -79,6 +79,7 @@ async def test_a_parked_question_waits_when_it_meets_no_room_and_expires_with_a_
         run.clock.advance(minutes=31)
         expired = await run.api.answered("waited too long")
         assert expired.reply_to is not None
+        await run.api.until(lambda: "no longer waits" in notice.text and not notice.buttons)
         await run.api.say("/resume", ADMIN)
         await asyncio.sleep(1)
         assert run.first.meter.requests == 1
@@ -97,12 +98,13 @@ async def test_another_model_answers_at_once(tmp_path: Path, sqlite_url: str) ->
         assert "moonshot" not in notice.buttons
         await run.api.tap(notice, "groq")
         await run.api.answered("Answer from the second.")
+        await run.api.until(lambda: notice.text == "✅ The answer is below.")
         await run.api.say("next", PERSON)
         await run.api.until(lambda: len(run.api.bubbles()) == 3)
         assert "used up" in run.api.bubbles()[-1].text, "the choice was for one question"
 
 
-async def test_an_admin_is_asked_for_more(tmp_path: Path, sqlite_url: str) -> None:
+async def test_an_admin_is_asked_for_more_and_does_it_with_the_command_at_hand(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url, budgets=ONE.format(n=1)) as run:
         await spent(run)
         await run.api.say("question", PERSON)
@@ -110,8 +112,44 @@ async def test_an_admin_is_asked_for_more(tmp_path: Path, sqlite_url: str) -> No
         assert "team-hour" not in notice.text
         await run.api.tap(notice, "Ask an admin")
         told = await run.api.answered("asks for more", ADMIN)
-        assert "team-hour" in told.text
         assert str(PERSON) in told.text
+        await run.api.until(lambda: "admins are told" in notice.text and list(notice.buttons) == ["Cancel"])
+        await run.api.say(told.text.splitlines()[-1], ADMIN)
+        await run.api.answered("team-hour: ", ADMIN)
+        await run.api.answered("Answer from the first.")
+
+
+async def test_an_admin_hears_of_the_same_person_once_in_a_while(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=ONE.format(n=0)) as run:
+        for n in range(3):
+            await run.api.say(f"question {n}", PERSON)
+            await run.api.until(lambda n=n: len(run.api.bubbles()) == n + 1)
+            await run.api.tap(run.api.bubbles()[n], "Ask an admin")
+            await run.api.until(lambda n=n: "admins are told" in run.api.bubbles()[n].text)
+        assert len(run.api.bubbles(ADMIN)) == 1
+        await asyncio.sleep(1)
+        assert run.first.meter.requests == 0
+        await run.api.say("/raise team-hour +9", ADMIN)
+        await run.api.until(lambda: len(run.api.bubbles()) == 6)
+
+
+async def test_a_notice_follows_its_question(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=ONE.format(n=1)) as run:
+        await spent(run)
+        sender = {"id": PERSON, "is_bot": False, "first_name": "Ana", "language_code": "es"}
+        await run.api.say("pregunta", PERSON, **{"from": sender})
+        notice = await run.api.answered("13:00")
+        await run.api.tap(notice, "Respóndeme", ADMIN)
+        await run.api.until(lambda: notice.text == "⏳ Guardada. Recibirás la respuesta a las 13:00.")
+        await run.api.say("/pause 2h", ADMIN)
+        await run.api.until(lambda: "14:00" in notice.text and list(notice.buttons) == ["Cancelar"])
+        await run.restart()
+        await run.api.say("/resume", ADMIN)
+        await run.api.until(lambda: "13:00" in notice.text)
+        await asyncio.sleep(1)
+        run.clock.advance(hours=1)
+        await run.api.answered("Answer from the first.")
+        await run.api.until(lambda: notice.text == "✅ La respuesta está abajo." and not notice.buttons)
 
 
 async def test_cancel_by_command_and_by_button(tmp_path: Path, sqlite_url: str) -> None:
@@ -122,7 +160,10 @@ async def test_cancel_by_command_and_by_button(tmp_path: Path, sqlite_url: str) 
         await run.api.tap(notice, "Answer me")
         await run.api.until(lambda: list(notice.buttons) == ["Cancel"])
         await run.api.say("/cancel", PERSON)
-        await run.api.answered("Cancelled.")
+        before = dict(notice.buttons)
+        await run.api.until(lambda: [bubble.text for bubble in run.api.bubbles()] == ["Cancelled.", "Cancelled."])
+        assert not notice.buttons
+        notice.buttons = before
         await run.api.tap(notice, "Cancel")
         await run.api.until(lambda: "no longer waits" in run.api.made("answerCallbackQuery")[-1].text)
         run.clock.advance(hours=1)
