@@ -26,8 +26,8 @@ from gateway.store.statements import Statements
 from gateway.store.tables import definitions
 from gateway.store.writer import Repair
 
-KNOWN_MAX = 10_000
-"""How many counters a process keeps in memory, at most about 4 kB each."""
+KNOWN_MAX = 1_000
+"""How many counters a process keeps in memory, at most about 10 kB each."""
 REPLY_KEPT_MS = 24 * 3_600_000
 
 

@@ -77,14 +77,12 @@ def check(connection: Connection, budgets: Budgets, now_ms: int) -> list[Differe
     differences = []
     for budget in budgets.all:
         stored = {key: counter for (name, key), counter in found.items() if name == budget.name}
-        # One instant for both sides: the clock's, or the newest bucket's where the clock has gone back behind it.
-        at_ms = max([now_ms, *(counter.newest for counter in stored.values())])
-        counted = recount(connection, budget, at_ms)
+        counted = recount(connection, budget, now_ms)
         for key in sorted(stored.keys() | counted.keys()):
             pairs = zip(
                 ("spent", "held"),
-                stored.get(key, Counter()).balance(budget.window, at_ms),
-                counted.get(key, Counter()).balance(budget.window, at_ms),
+                stored.get(key, Counter()).balance(budget.window, now_ms),
+                counted.get(key, Counter()).balance(budget.window, now_ms),
                 strict=True,
             )
             differences += [Difference(budget.name, key, what, has, says) for what, has, says in pairs if has != says]

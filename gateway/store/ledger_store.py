@@ -148,7 +148,7 @@ class LedgerStore:
         now = to_ms(self.clock.now())
         changed = await self.database.write(lambda connection: maintenance.sync_budgets(connection, self.budgets, now))
         if changed:
-            log.info("budgets_rebuilt", names=changed)
+            log.info("budgets_rebuilt", count=len(changed), names=changed[:10])
         await self.refresh()
 
     async def stop(self) -> None:

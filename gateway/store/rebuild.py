@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select, text, update
+from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select, text, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gateway.budget import Amounts, Budget, Calendar, Lifetime, Rolling, Unit
+from gateway.budget import Amounts, Budget, Rolling, Unit
 from gateway.ledger import Counter, Line, State
 from gateway.store.rows import dump_lines, load_lines
 from gateway.store.tables import adjustments, counters, definitions, usage
+
+CHUNK = 500
+"""Names in one statement."""
 
 SCOPE_COLUMNS = {
     "provider": usage.c.provider,
@@ -43,45 +46,50 @@ def insert_missing(connection: Connection, new: Sequence[tuple[str, str, str]]) 
     connection.execute(dialect.insert(counters).values(rows).on_conflict_do_nothing())
 
 
-def rebuild(connection: Connection, budgets: Iterable[Budget], at_ms: int) -> None:
+def rebuild(connection: Connection, budgets: Sequence[Budget], at_ms: int) -> None:
     """Makes the counters of these budgets again from usage rows and adjustments, and the lines of what is pending."""
     if connection.dialect.name == "postgresql":
         # Before any row is locked: a batch that holds some and waits for us would never end.
         connection.execute(text("LOCK TABLE usage, counters, definitions IN EXCLUSIVE MODE"))
+    drop(connection, [budget.name for budget in budgets])
+    connection.execute(insert(definitions), [{"budget": budget.name, "signature": budget.signature} for budget in budgets])
+    _rewrite_lines(connection, budgets)
+    if connection.scalar(select(usage.c.id).limit(1)) is None and connection.scalar(select(adjustments.c.id).limit(1)) is None:
+        return
     for budget in budgets:
-        connection.execute(delete(counters).where(counters.c.budget == budget.name))
-        connection.execute(delete(definitions).where(definitions.c.budget == budget.name))
-        connection.execute(insert(definitions).values(budget=budget.name, signature=budget.signature))
-        _rewrite_lines(connection, budget)
         rows = [_row(budget, key, counter) for key, counter in sorted(recount(connection, budget, at_ms).items())]
         if rows:
             connection.execute(insert(counters), rows)
 
 
 def drop(connection: Connection, names: Sequence[str]) -> None:
-    """Forgets the counters and the definitions of budgets that are no more. Their usage rows and adjustments stay."""
-    connection.execute(delete(counters).where(counters.c.budget.in_(names)))
-    connection.execute(delete(definitions).where(definitions.c.budget.in_(names)))
+    """Forgets the counters and the definitions of budgets. Their usage rows and adjustments stay."""
+    for start in range(0, len(names), CHUNK):
+        some = names[start : start + CHUNK]
+        connection.execute(delete(counters).where(counters.c.budget.in_(some)))
+        connection.execute(delete(definitions).where(definitions.c.budget.in_(some)))
 
 
 def recount(connection: Connection, budget: Budget, at_ms: int) -> dict[str, Counter]:
     """What the counters of a budget must be at an instant, by key, from usage rows and adjustments alone."""
     window = budget.window
-    newest = connection.scalar(select(func.max(usage.c.started)).where(*_matches(budget)))
-    oldest = window.live_from(window.bucket(max(at_ms, newest or 0)))
+    current = window.bucket(at_ms)
+    oldest = window.live_from(current)
     found: dict[str, Counter] = {}
-    bucket = _bucket(budget, oldest)
     stars = [kind for kind in budget.scope_kinds if budget.scope[kind] == "*"]
-    held = func.sum(case((usage.c.state == State.PENDING.value, HELD[budget.unit]), else_=0))
-    groups: list[ColumnElement[Any]] = [*(SCOPE_COLUMNS[kind] for kind in stars), bucket]
-    counts = usage.c.started >= oldest
-    if window.holds_outlive:
-        counts |= usage.c.state == State.PENDING.value
-    query = select(func.sum(SPENT[budget.unit]), held, *groups).where(*_matches(budget), counts).group_by(*groups)
-    for spent, pending, *values, start in connection.execute(query):
+    values_of = [SCOPE_COLUMNS[kind] for kind in stars]
+
+    def add(values: Sequence[str], bucket: int, spent: int, held: int) -> None:
         key = budget.key(dict(budget.scope) | dict(zip(stars, values, strict=True)))
         assert key is not None
-        found.setdefault(key, Counter()).add(int(start), int(spent), int(pending))
+        found.setdefault(key, Counter()).add(bucket, spent, held)
+
+    held = case((usage.c.state == State.PENDING.value, HELD[budget.unit]), else_=0)
+    for bucket, counts in _buckets(budget, current, oldest):
+        groups: list[ColumnElement[Any]] = [*values_of, bucket]
+        query = select(func.sum(SPENT[budget.unit]), func.sum(held), *groups).where(*_matches(budget), counts)
+        for spent, pending, *values, start in connection.execute(query.group_by(*groups)):
+            add(values, window.bucket(int(start)), int(spent), int(pending))
     corrections = select(adjustments.c.key, adjustments.c.at, adjustments.c.amount).where(
         adjustments.c.budget == budget.name,
         adjustments.c.basis.in_((basis(budget), budget.signature)),
@@ -98,30 +106,40 @@ def _matches(budget: Budget) -> list[ColumnElement[bool]]:
     ]
 
 
-def _bucket(budget: Budget, oldest: int) -> ColumnElement[int]:
-    """The start of the bucket that a usage row counts in, as SQL. Written out: PostgreSQL must see one expression twice."""
-    window = budget.window
+def _buckets(budget: Budget, current: int, oldest: int) -> list[tuple[ColumnElement[int], ColumnElement[bool]]]:
+    """An instant in the bucket that a usage row counts in, as SQL, and the rows for which it is right.
+
+    Numbers are written out, since PostgreSQL must see the same expression twice.
+    """
+    window, started = budget.window, usage.c.started
     if isinstance(window, Rolling):
-        return usage.c.started - usage.c.started % literal(window.bucket_ms, literal_execute=True)
-    assert isinstance(window, Lifetime | Calendar)
-    # One bucket counts. PostgreSQL groups by no constant.
-    return usage.c.started * literal(0, literal_execute=True) + literal(oldest, literal_execute=True)
+        # A rolling hold counts until it is closed, even after its bucket has left.
+        live = (started >= oldest) | (usage.c.state == State.PENDING.value)
+        return [(started - started % literal(window.bucket_ms, literal_execute=True), live)]
+    constant = started * literal(0, literal_execute=True) + literal(current, literal_execute=True)
+    end = window.leaves_at(current)
+    if end is None:
+        return [(constant, true())]
+    # After the clock went back there may be attempts of later buckets: few, so that each is looked at by itself.
+    return [(constant, (started >= current) & (started < end)), (started + literal(0, literal_execute=True), started >= end)]
 
 
-def _rewrite_lines(connection: Connection, budget: Budget) -> None:
+def _rewrite_lines(connection: Connection, budgets: Sequence[Budget]) -> None:
     """Lets what is pending settle into the counters as they are made now."""
+    names = {budget.name for budget in budgets}
     query = select(
         usage.c.id, usage.c.started, usage.c.guest, usage.c.held_requests, usage.c.held_tokens, usage.c.held_micro_usd,
         usage.c.lines, *SCOPE_COLUMNS.values(),
     ).where(usage.c.state == State.PENDING.value)  # fmt: skip
     for attempt_id, started, guest, requests, tokens, micro_usd, lines, *values in connection.execute(query).all():
-        kept = [line for line in load_lines(lines) if line.budget != budget.name]
-        attributes = dict(zip(SCOPE_COLUMNS, values, strict=True))
-        key = budget.key({kind: value for kind, value in attributes.items() if value is not None})
-        if key is not None:
-            amount = Amounts(requests, tokens, micro_usd).of(budget.unit)
-            limit = budget.base_limit(key, guest)
-            kept.append(Line(budget.name, key, budget.unit, budget.window.bucket(started), amount, limit, 0, 0))
+        kept = [line for line in load_lines(lines) if line.budget not in names]
+        attributes = {kind: value for kind, value in zip(SCOPE_COLUMNS, values, strict=True) if value is not None}
+        held = Amounts(requests, tokens, micro_usd)
+        for budget in budgets:
+            key = budget.key(attributes)
+            if key is not None:
+                limit, bucket = budget.base_limit(key, guest), budget.window.bucket(started)
+                kept.append(Line(budget.name, key, budget.unit, bucket, held.of(budget.unit), limit, 0, 0))
         connection.execute(update(usage).where(usage.c.id == attempt_id).values(lines=dump_lines(sorted(kept))))
 
 

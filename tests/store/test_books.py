@@ -215,3 +215,21 @@ async def test_an_adjustment_that_cannot_be_is_refused(office: Office, budget: s
     with pytest.raises(InvalidRequest):
         await office.books.adjust(budget, amount, "why", "cli:root", scope)
     assert await office.books.audit() == []
+
+
+async def test_the_proof_holds_and_counters_can_be_made_again_after_the_clock_went_back(office: Office) -> None:
+    await office.spend(10, 1, user="ada")
+    office.clock.advance(days=1)
+    await office.spend(20, 2, user="ada")
+    held = await office.store.reserve(draft(5, user="ada"))
+    office.clock.advance(days=-1)
+    await office.spend(40, 4, user="bob")
+    before = await office.books.balances()
+    assert [(each.name, each.spent, each.held) for each in before] == [
+        ("hour", 60, 5), ("day", 6, 0), ("person", 20, 5), ("person", 40, 0), ("ever", 3, 1),
+    ]  # fmt: skip
+    assert await office.books.check() == []
+    await LedgerStore(office.database, Budgets([]), office.clock).start()
+    await LedgerStore(office.database, Budgets(EVERY), office.clock).start()
+    assert await office.books.balances() == before
+    await office.store.close(held, settled(5))
