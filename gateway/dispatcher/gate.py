@@ -11,19 +11,22 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 
 from gateway.budget import Amounts, Unit
 from gateway.chat import Origin, Request, Slot
 from gateway.clock import Clock, to_ms
 from gateway.errors import Block, CannotServe, Exhausted, InvalidRequest, Paused, UnknownPrice
 from gateway.estimate import Estimator
-from gateway.ledger import Draft, Reservation
+from gateway.ledger import Closing, Draft, Outcome, Reservation, State
 from gateway.prices import Prices
 from gateway.settings import Model, Settings
 from gateway.store import Peek, Store
 
 HOLD_MARGIN_S = 60.0
 """How long past its call's own time-out a hold lives before the sweep may expire it."""
+STALE_S = 15.0
+"""A hold that was asked for longer ago may have expired with its process's lease: that process stood still meanwhile."""
 CLAMPS_MAX = 3
 """How often the output limit is lowered while other calls take the same room."""
 
@@ -133,9 +136,12 @@ class Gate:
         """Reserves, clamped where it must be. Raises Exhausted, Paused, UnknownPrice, LedgerUnavailable."""
         clamps = 0
         while True:
+            asked_at = self._clock.now()
             try:
                 reservation = await self._store.reserve(self.draft(bound, origin, chain, slot, attempt))
-                return Admission(reservation, bound.limit < bound.wanted)
+                if self._clock.now() - asked_at < timedelta(seconds=STALE_S):
+                    return Admission(reservation, bound.limit < bound.wanted)
+                await self._store.close(reservation, Closing(State.RELEASED, Amounts(), Outcome.NOT_SENT))
             except Exhausted as refusal:
                 if bound.limit == bound.floor:
                     raise

@@ -8,6 +8,7 @@ import pytest
 from gateway.chat import Slot
 from gateway.errors import CannotServe, ChainExhausted, Exhausted, InvalidRequest, LedgerUnavailable, Paused, UnknownPrice
 from tests.dispatcher.rig import PRICED, Rig, lifetime, refused, requests, rolling, said, tokens, usd
+from tests.doubles.memory_store import MemoryStore
 from tests.doubles.provider import Play
 
 
@@ -71,6 +72,24 @@ async def test_case_4_fifty_at_once_with_room_for_ten():
     asked = await asyncio.gather(*(rig.ask() for _ in range(50)), return_exceptions=True)
     assert rig["a"].calls == 10
     assert sum(isinstance(one, ChainExhausted) for one in asked) == 40
+
+
+async def test_a_process_that_stood_still_makes_no_call_on_a_hold_that_expired_meanwhile():
+    class StandsStill(MemoryStore):
+        stood = False
+
+        async def reserve(self, draft):
+            made = await super().reserve(draft)
+            if not self.stood:
+                self.stood = True
+                await asyncio.sleep(40)
+                assert await Rig(disk=self.disk, budgets=budgets, owner="owner-2").store.sweep() == 1
+            return made
+
+    budgets = (tokens("t", 1000),)
+    rig = Rig(budgets=budgets, store=StandsStill)
+    await rig.ask()
+    assert (rig["a"].calls, rig.outcomes, rig.spent("t")) == (1, ["expired", "answered"], 110 + 13)
 
 
 async def test_case_5_the_second_budget_refuses_and_the_first_shows_no_hold():
