@@ -16,7 +16,7 @@ from gateway.app import App
 from gateway.budget import Amounts
 from gateway.chat import Origin, Request, Slot
 from gateway.clock import to_ms
-from gateway.errors import ChainExhausted, DatabaseBehind
+from gateway.errors import ChainExhausted, ConfigError, DatabaseBehind
 from gateway.ledger import Draft
 from gateway.settings import Settings, load
 from gateway.store.migrations import upgrade
@@ -204,7 +204,7 @@ async def test_a_token_that_telegram_does_not_know_ends_the_program(tmp_path: Pa
     app = App(settings(tmp_path, api=f"http://127.0.0.1:{runner.addresses[0][1]}", TELEGRAM_BOT_TOKEN=TOKEN))
     try:
         async with app.running(), asyncio.timeout(10):
-            with pytest.raises(Exception, match="does not know this token"):
+            with pytest.raises(ConfigError, match="TELEGRAM_BOT_TOKEN: Telegram does not know this token"):
                 await app.until_stopped()
     finally:
         await runner.cleanup()

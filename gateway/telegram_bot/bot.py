@@ -107,11 +107,14 @@ class TelegramBot:
         self._tasks.append(asyncio.create_task(self._serve()))
 
     async def run(self) -> None:
-        """Returns when the bot was stopped; raises InvalidToken, scrubbed, when Telegram does not know the token."""
+        """Returns when the bot was stopped; raises ConfigError when Telegram does not know the token."""
         if not self._tasks:
             await self.start()
         with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*self._tasks)
+            try:
+                await asyncio.gather(*self._tasks)
+            except InvalidToken:
+                raise unknown_token() from None
 
     async def stop(self, settle_s: float = SETTLE_S) -> None:
         """Takes no more updates, lets answers under way end within `settle_s`, and leaves the rest to the next start."""
@@ -178,8 +181,7 @@ class TelegramBot:
                 return
             except InvalidToken:
                 log.error("telegram_token_rejected", bot=self.bot_id)
-                # The library's own message holds the token.
-                raise InvalidToken("Telegram does not know this token") from None
+                raise unknown_token() from None
             except TelegramError as error:
                 log.warning("telegram_unreachable", reason=type(error).__name__)
             await asyncio.sleep(wait_s)
@@ -226,6 +228,11 @@ class TelegramBot:
         letter = await self._desk.persist(lambda: inbox.load(first))
         if letter is not None and letter.state is State.ANSWERING:
             await self._handlers.run(letter)
+
+
+def unknown_token() -> ConfigError:
+    """What ends the bot: no waiting mends it. The library's own error holds the token, this one does not."""
+    return ConfigError((Problem("TELEGRAM_BOT_TOKEN", "Telegram does not know this token"),))
 
 
 def _application(settings: Settings) -> App:

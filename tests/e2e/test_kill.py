@@ -101,10 +101,19 @@ class Program:
         while line := await stream.readline():
             self._log += line.decode()
 
-    async def end(self, number: signal.Signals) -> int:
-        """Sends a signal and waits for the end; returns the exit code."""
+    def send(self, number: signal.Signals) -> None:
+        """Sends a signal."""
         assert self._process is not None
         self._process.send_signal(number)
+
+    async def end(self, number: signal.Signals) -> int:
+        """Sends a signal and waits for the end; returns the exit code."""
+        self.send(number)
+        return await self.ended()
+
+    async def ended(self) -> int:
+        """Waits for the end; returns the exit code."""
+        assert self._process is not None
         code = await asyncio.wait_for(self._process.wait(), 20)
         if self._reader is not None:
             await self._reader
@@ -203,21 +212,50 @@ async def test_a_question_on_telegram_that_was_being_answered_is_answered_once(t
 
 
 async def test_a_graceful_stop_settles_what_it_stops(tmp_path: Path, url: str) -> None:
-    slow = Script(pieces=40, delay_s=0.05)
-    async with Upstream(slow) as upstream, program(tmp_path, url, "http://127.0.0.1:9", upstream) as running:
+    held_back = Script(pieces=40, gate=True)
+    async with Upstream(held_back) as upstream, program(tmp_path, url, "http://127.0.0.1:9", upstream) as running:
         assert (await running.command("db", "upgrade"))[0] == 0
         key = (await running.document("keys", "create", "kim"))["key"]
         await running.start()
         body = {"model": "default", "messages": [{"role": "user", "content": "Go on"}]}
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
             asked = asyncio.create_task(client.post(f"{running.url}/v1/chat/completions", json=body))
-            await upstream.until(lambda: upstream.seen and upstream.seen[0].pieces > 3)
-            assert await running.end(signal.SIGTERM) == 0
+            await upstream.until(lambda: upstream.meter.waiting)
+            running.send(signal.SIGTERM)
+            # It waits for the answer under way, and takes no new questions meanwhile.
+            await asyncio.sleep(0.5)
+            with pytest.raises(aiohttp.ClientConnectorError):
+                await client.get(f"{running.url}/healthz", headers={"Connection": "close"})
+            upstream.release()
             response = await asked
+            assert await running.ended() == 0
             assert response.status == 200
             answer = await response.json()
         assert answer["usage"]["completion_tokens"] == 40
         assert await held(running) == {"tokens": 0, "calls": 0}
         (row,) = (await running.document("usage", "--by", "provider"))["usage"]
         assert (row["output_tokens"], row["estimated"]) == (40, 0)
+        assert (await running.command("ledger", "check"))[0] == 0
+
+
+async def test_a_second_signal_ends_it_at_once_and_the_next_start_settles(tmp_path: Path) -> None:
+    never = Script(gate=True)
+    database = f"sqlite:///{tmp_path}/sluicegate.db"
+    async with Upstream(never) as upstream, program(tmp_path, database, "http://127.0.0.1:9", upstream) as running:
+        assert (await running.command("db", "upgrade"))[0] == 0
+        key = (await running.document("keys", "create", "kim"))["key"]
+        await running.start()
+        body = {"model": "default", "messages": [{"role": "user", "content": "Go on"}]}
+        async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
+            asked = asyncio.create_task(client.post(f"{running.url}/v1/chat/completions", json=body))
+            await upstream.until(lambda: upstream.meter.waiting)
+            running.send(signal.SIGTERM)
+            await asyncio.sleep(0.5)
+            assert not asked.done()
+            async with asyncio.timeout(3):
+                assert await running.end(signal.SIGTERM) == -signal.SIGTERM
+            with pytest.raises(aiohttp.ClientError):
+                await asked
+        await running.start()
+        assert await held(running) == {"tokens": 0, "calls": 0}
         assert (await running.command("ledger", "check"))[0] == 0
