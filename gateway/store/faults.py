@@ -26,8 +26,15 @@ def is_unavailable(error: BaseException) -> bool:
     error = _driver_error(error)
     if isinstance(error, LedgerUnavailable | OSError) or is_missing(error):
         return True
+    if _is_too_wide(error):
+        return False
     # sqlite3 raises the bare class for a file that is damaged or no database.
     return bool(_names(error) & _UNAVAILABLE) or type(error).__name__ == "DatabaseError"
+
+
+def _is_too_wide(error: BaseException) -> bool:
+    """True when a batch has more values than one statement of SQLite takes: its halves may well fit."""
+    return type(error).__module__.startswith("sqlite3") and "too many SQL variables" in str(error)
 
 
 def is_missing(error: BaseException) -> bool:

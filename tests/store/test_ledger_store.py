@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -138,6 +139,26 @@ async def test_case_68_a_poisoned_member_breaks_alone(store: LedgerStore, databa
     assert isinstance(broken[0], LedgerUnavailable)
     assert isinstance(results[16], LedgerUnavailable)
     assert await balance(store) == (0, 310)
+
+
+async def test_a_batch_with_more_values_than_a_statement_takes_goes_in_parts(
+    sqlite_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = sqlite3.connect
+
+    def narrow(*arguments: Any, **parts: Any) -> sqlite3.Connection:
+        made = real(*arguments, **parts)
+        made.setlimit(sqlite3.SQLITE_LIMIT_VARIABLE_NUMBER, 999)
+        return made
+
+    monkeypatch.setattr(sqlite3.dbapi2, "connect", narrow)
+    budgets = Budgets([Budget(f"b{number}", Unit.TOKENS, 100, Lifetime(), {"user": "*"}) for number in range(25)])
+    store = LedgerStore(Database(sqlite_url), budgets, SettableClock())
+    await store.start()
+    made = await asyncio.gather(*(store.reserve(draft(10, user=f"u{number}")) for number in range(100)))
+    assert all(await asyncio.gather(*(store.close(reservation, settled(3)) for reservation in made)))
+    assert await Books(store.database, budgets, store.clock).check() == []
+    await store.database.close()
 
 
 async def test_an_attempt_whose_id_was_used_before_breaks_alone(store: LedgerStore) -> None:
