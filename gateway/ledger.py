@@ -12,7 +12,7 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -340,11 +340,6 @@ def close(
 def expiry(held: Amounts) -> Closing:
     """How the sweep ends a hold: at its worst case, since the call may have been billed."""
     return Closing(State.EXPIRED, held, Outcome.EXPIRED, estimated=True, uncertain=True)
-
-
-def adjusted(closing: Closing, spent: Amounts) -> Closing:
-    """The same closing with other amounts."""
-    return replace(closing, spent=spent)
 
 
 def bounded(amount: int) -> int:

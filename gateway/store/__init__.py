@@ -1,7 +1,7 @@
 """The store: the transactions that apply the ledger's rules, and everything else that must survive a restart.
 
-`Store` is what the dispatcher is handed. `open_store` in `gateway.store.database` makes the real one, on SQLite or
-PostgreSQL; the tests' memory store applies the same rules of `gateway.ledger` without a database.
+`Store` is what the dispatcher is handed. `gateway.store.ledger_store.LedgerStore` is the real one, on SQLite or PostgreSQL; the
+tests' memory store applies the same rules of `gateway.ledger` without a database.
 """
 
 from __future__ import annotations

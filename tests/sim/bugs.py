@@ -84,7 +84,7 @@ class RefundsOnExpiry(MemoryStore):
 
     def _close(self, attempt_id: str, closing: Closing) -> bool:
         if closing.state is State.EXPIRED:
-            closing = ledger.adjusted(closing, Amounts())
+            closing = replace(closing, spent=Amounts())
         return super()._close(attempt_id, closing)
 
 
