@@ -38,6 +38,11 @@ def parse_amount(text: str, unit: Unit) -> int:
     return int(value)
 
 
+def format_amount(unit: Unit, amount: int) -> str:
+    """An amount of a budget's unit as people read it: `50,000`, `$1.25`."""
+    return f"${amount / 1_000_000:,.2f}" if unit is Unit.MICRO_USD else f"{amount:,}"
+
+
 def parse_change(text: str, unit: Unit) -> tuple[Operation, int]:
     """`+50k` or a bare number adds, `+20%` adds a percentage of the limit, `=300k` replaces it. Raises ValueError."""
     body = text.strip()

@@ -6,8 +6,8 @@ English. No internal names, amounts or money to people who are not admins.
 """
 
 from gateway.notice.catalogue import languages, text
-from gateway.notice.compose import notice
+from gateway.notice.compose import allowance, notice
 from gateway.notice.times import until, wait, when
 from gateway.notice.values import Action, Notice, Reader
 
-__all__ = ["Action", "Notice", "Reader", "languages", "notice", "text", "until", "wait", "when"]
+__all__ = ["Action", "Notice", "Reader", "allowance", "languages", "notice", "text", "until", "wait", "when"]

@@ -129,7 +129,7 @@ def _budgets(refusals: Sequence[Exhausted], available_at: datetime | None, reade
     first = min(opening, key=lambda refusal: refusal.resets_at or now) if opening else refusals[0]
     block = _deciding(first, now)
     at = available_at or first.resets_at
-    whose = _whose(block, reader.language)
+    whose = _whose(block.label, block.scope_kinds, reader.language)
     if not opening:
         key = "nothing_allowed" if block.limit == 0 else "too_large" if first.too_large else "used_up_for_good"
         if key == "too_large":
@@ -148,13 +148,19 @@ def _deciding(refusal: Exhausted, now: datetime) -> Block:
     return never[0] if never else max(refusal.blocks, key=lambda block: block.resets_at or now)
 
 
-def _whose(block: Block, language: str) -> str:
+def allowance(label: str, scope_kinds: Sequence[str], window: str, language: str) -> str:
+    """Whose allowance a budget is and of which window, without its name: "The team's allowance for this hour"."""
+    whose = _whose(label, scope_kinds, language)
+    return whose if window == "lifetime" else f"{whose} {_window(window, language)}"
+
+
+def _whose(label: str, scope_kinds: Sequence[str], language: str) -> str:
     """Whose allowance it is. A label is the operator's own; one that is our English word for it is translated."""
-    key = next((key for kind, key in WHOSE if kind in block.scope_kinds), "whose_team")
-    if not block.label:
+    key = next((key for kind, key in WHOSE if kind in scope_kinds), "whose_team")
+    if not label:
         return text(language, key)
-    ours = next((key for _, key in WHOSE if read("en")[key].casefold() == block.label.casefold()), None)
-    return text(language, ours) if ours else block.label[:1].upper() + block.label[1:]
+    ours = next((key for _, key in WHOSE if read("en")[key].casefold() == label.casefold()), None)
+    return text(language, ours) if ours else label[:1].upper() + label[1:]
 
 
 def _window(window: str, language: str) -> str:

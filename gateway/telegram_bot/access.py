@@ -60,23 +60,26 @@ class Door:
     async def turn_away(self, work: Work) -> None:
         """One polite sentence with the id that an admin needs, seldom."""
         work.outcome = "turned_away"
-        subject = work.letter.user_id if work.private else work.lane.chat_id
+        personal = work.private or work.standing.denied
+        subject = work.letter.user_id if personal else work.lane.chat_id
         if subject in self._told or len(self._told) >= STRANGERS_MAX:
             return
         self._told.add(subject)
         asyncio.get_running_loop().call_later(STRANGER_S, self._told.discard, subject)
-        key = "stranger" if work.private else "stranger_group"
+        key = "stranger" if personal else "stranger_group"
+        if work.private and not await self._desk.admins():
+            key = "no_admin_yet"
         await self._desk.delivery.say(work.place, work.say(key, id=subject))
 
-    async def pair(self, work: Work, code: str) -> bool:
-        """True when the code was right and made this person the first admin."""
+    async def pair(self, work: Work, code: str) -> bool | None:
+        """True when the code was right and made this person the first admin; None when nobody can be made one by a code."""
         user = work.letter.user_id
         if self._tries[user] >= TRIES_MAX or await self._desk.admins():
-            return False
+            return None
         if len(self._tries) > 1000:
             self._tries.clear()
         self._tries[user] += 1
-        made = await self._desk.people.pair(code, user, self._desk.now_ms())
+        made = await self._desk.people.pair(code.lower(), user, self._desk.now_ms())
         log.warning("telegram_pairing", user=user, accepted=made)
         return made
 

@@ -110,8 +110,8 @@ def _mentions(message: Message, bot_id: int, username: str) -> list[str]:
 
 
 def question(message: Message, bot_id: int, username: str) -> str:
-    """The text or caption of a message without the mentions of the bot."""
-    text = message.text or message.caption or ""
+    """The text or caption of a message without the mentions of the bot, and without what no database or provider takes."""
+    text = (message.text or message.caption or "").replace("\0", "").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     for mention in _mentions(message, bot_id, username):
         text = text.replace(mention, "", 1)
     return text.strip()

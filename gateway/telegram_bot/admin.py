@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import structlog
 
-from gateway.amounts import parse_change, parse_span
+from gateway.amounts import format_amount, parse_change, parse_span
+from gateway.budget import Budget
 from gateway.clock import to_ms
 from gateway.store.telegram_talk import Role
 from gateway.telegram_bot.desk import Desk, Work
 
 log = structlog.get_logger()
 
-SPAN_S = 3600
+SPAN = "1h"
 """How long a raise lasts when nobody says."""
+ID_MAX = 2**52
+"""Telegram's ids are smaller."""
+GIVEN_MAX = 40
+"""How much of what somebody wrote is said back to them."""
 
 
 async def allow(desk: Desk, work: Work, words: list[str]) -> None:
@@ -34,7 +39,9 @@ async def _set_role(desk: Desk, work: Work, words: list[str], role: Role, said: 
     if subject is None:
         await tell(desk, work, work.say("which_id"))
         return
-    if subject in desk.settings.telegram.admins and role is Role.DENIED:
+    # An admin made by pairing can be shut out by another one; neither command makes less of an admin by accident.
+    fixed = role is Role.ALLOWED or subject in (*desk.settings.telegram.admins, work.letter.user_id)
+    if fixed and subject in await desk.admins():
         await tell(desk, work, work.say("admin_stays", id=subject))
         return
     await desk.people.set_role(subject, role, work.letter.user_id, desk.now_ms())
@@ -45,9 +52,10 @@ async def _set_role(desk: Desk, work: Work, words: list[str], role: Role, said: 
 def _subject(work: Work, words: list[str]) -> int | None:
     if words:
         try:
-            return int(words[0])
+            subject = int(words[0])
         except ValueError:
             return None
+        return subject if 0 < abs(subject) < ID_MAX else None
     replied = work.message.reply_to_message
     if replied is not None and replied.from_user is not None and not replied.from_user.is_bot:
         return replied.from_user.id
@@ -58,32 +66,67 @@ async def raise_(desk: Desk, work: Work, words: list[str]) -> None:
     """`/raise NAME +50k 2h`: a temporary raise, in the words of the command line."""
     if not await _admin(desk, work):
         return
-    budget = desk.settings.budgets.by_name.get(words[0]) if words else None
-    if budget is None or len(words) < 2:
-        await tell(desk, work, work.say("raise_usage", budgets=", ".join(desk.settings.budgets.by_name) or "-"))
+    budget, rest = _budget(desk, words)
+    if budget is None or not rest:
+        known = ", ".join(desk.settings.budgets.by_name) or "-"
+        unknown = words and budget is None
+        said = (
+            work.say("raise_unknown", name=words[0][:GIVEN_MAX], budgets=known)
+            if unknown
+            else work.say("raise_usage", budgets=known)
+        )
+        await tell(desk, work, said)
         return
-    spans = [word for word in words[2:] if word != "for"]
+    change, span = _change(rest)
     try:
-        operation, amount = parse_change(words[1], budget.unit)
-        seconds = parse_span(spans[0]) if spans else SPAN_S
-    except ValueError as error:
-        await tell(desk, work, str(error))
+        operation, amount = parse_change(change, budget.unit)
+    except ValueError:
+        await tell(desk, work, work.say("bad_change", given=change[:GIVEN_MAX]))
         return
-    until = desk.clock.now() + timedelta(seconds=seconds)
+    until = await _until(desk, work, span or SPAN)
+    if until is None:
+        return
     # Said to be done before it is: after a crash a raise is missing rather than made twice.
     await _once(desk, work)
     await desk.store.raise_limit(budget.name, operation, amount, to_ms(until), _actor(work))
-    await tell(desk, work, work.say("raised", budget=budget.name, change=words[1], until=desk.until(work.reader, until)))
+    shown = f"+{amount}%" if operation == "%" else f"{operation}{format_amount(budget.unit, amount)}"
+    await tell(desk, work, work.say("raised", budget=budget.name, change=shown, until=desk.until(work.reader, until)))
+
+
+def _budget(desk: Desk, words: list[str]) -> tuple[Budget | None, list[str]]:
+    """The budget that the first words name, whatever their case and however many they are, and the other words."""
+    known = {name.casefold(): budget for name, budget in desk.settings.budgets.by_name.items()}
+    for number in range(len(words), 0, -1):
+        if budget := known.get(" ".join(words[:number]).casefold()):
+            return budget, words[number:]
+    return None, words
+
+
+def _change(words: list[str]) -> tuple[str, str]:
+    """The change and the span of `+50k for 2h`, `+50k 2h` or `+ 50 000 for 2 h`."""
+    if "for" in words:
+        place = words.index("for")
+        return "".join(words[:place]), "".join(words[place + 1 :])
+    first = 2 if words[0] in ("+", "=") else 1
+    return "".join(words[:first]), "".join(words[first:])
+
+
+async def _until(desk: Desk, work: Work, span: str) -> datetime | None:
+    """The end of a span from now; None when it is none, which is said."""
+    try:
+        return desk.clock.now() + timedelta(seconds=parse_span(span))
+    except ValueError:
+        await tell(desk, work, work.say("bad_span", given=span[:GIVEN_MAX]))
+        return None
 
 
 async def pause(desk: Desk, work: Work, words: list[str]) -> None:
     """`/pause [2h]`: no call is made until then, or until /resume."""
     if not await _admin(desk, work):
         return
-    try:
-        until = desk.clock.now() + timedelta(seconds=parse_span(words[0])) if words else None
-    except ValueError as error:
-        await tell(desk, work, str(error))
+    span = "".join(word for word in words if word != "for")
+    until = await _until(desk, work, span) if span else None
+    if span and until is None:
         return
     await _once(desk, work)
     await desk.store.pause(None if until is None else to_ms(until), _actor(work))

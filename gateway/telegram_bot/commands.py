@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import structlog
+from telegram import Bot
 
 from gateway.errors import UnknownTarget
 from gateway.telegram_bot.access import Door
@@ -10,6 +11,7 @@ from gateway.telegram_bot.answering import Question, answer
 from gateway.telegram_bot.buttons import CHOOSE_MODEL, LABEL_MAX
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.exhausted import make_button
+from gateway.telegram_bot.menu import set_admin_menu
 from gateway.telegram_bot.waiting import of_asker, retouch
 
 log = structlog.get_logger()
@@ -17,11 +19,16 @@ log = structlog.get_logger()
 MODELS_MAX = 20
 
 
-async def start(desk: Desk, door: Door, work: Work, arguments: list[str]) -> None:
+async def start(desk: Desk, door: Door, bot: Bot, work: Work, arguments: list[str]) -> None:
     """Greets, or takes a pairing code from the one who becomes the first admin."""
-    if work.private and arguments and not work.standing.admin and await door.pair(work, arguments[0]):
-        await _say(desk, work, work.say("paired"))
-        return
+    if work.private and arguments and not work.standing.admin:
+        made = await door.pair(work, arguments[0])
+        if made is not None:
+            await _say(desk, work, work.say("paired" if made else "wrong_code"))
+        if made:
+            await set_admin_menu(bot, work.letter.user_id)
+        if made is not None:
+            return
     if not work.standing.may:
         await door.turn_away(work)
         return
@@ -109,8 +116,8 @@ async def model(desk: Desk, work: Work, arguments: list[str]) -> None:
 
 
 async def unknown(desk: Desk, work: Work) -> None:
-    """A command that there is not: said in private, passed over in groups, where it may be meant for another bot."""
-    if work.private:
+    """A command that there is not: said in private or when it names us; else it may be meant for another bot."""
+    if work.private or "@" in (work.message.text or "").split()[0]:
         await _say(desk, work, work.say("unknown_command"))
 
 

@@ -3,7 +3,8 @@
 | what happens | what it means |
 | --- | --- |
 | no connection, or none free | not sent: tried again |
-| time-out or reset after a send | it may have arrived: never repeated, marked uncertain |
+| an answer 500, 502 or 503 | Telegram did not take it: tried again |
+| time-out or reset after a send, or an answer 504 | it may have arrived: never repeated, marked uncertain |
 | the same after an edit | an edit may be repeated: it is |
 | 429 | the limiter waits |
 | message is not modified | done |
@@ -30,7 +31,7 @@ from telegram import (
     ReactionTypeEmoji,
     ReplyParameters,
 )
-from telegram.error import BadRequest, ChatMigrated, Forbidden, NetworkError, TelegramError
+from telegram.error import BadRequest, ChatMigrated, Forbidden, NetworkError, TelegramError, TimedOut
 
 from gateway.store.telegram import Inbox, Lane
 from gateway.telegram_bot.limiter import Weight
@@ -254,7 +255,10 @@ def _markup(keyboard: Keyboard) -> InlineKeyboardMarkup | None:
 def _not_sent(error: NetworkError) -> bool:
     """True when the request certainly never reached Telegram."""
     cause = error.__cause__
-    return isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout)
+    if isinstance(cause, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout):
+        return True
+    answered = cause is None or isinstance(cause, TelegramError)
+    return answered and not isinstance(error, TimedOut) and "gateway time" not in error.message.lower()
 
 
 def _unparsed(error: TelegramError) -> bool:

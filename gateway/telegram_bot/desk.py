@@ -38,6 +38,8 @@ class Standing:
     admin: bool
     listed: bool
     may: bool
+    denied: bool = False
+    """Shut out by an admin, everywhere."""
 
 
 @dataclass(slots=True)
@@ -161,9 +163,9 @@ class Desk:
         denied = role is Role.DENIED and not admin
         listed = admin or (not denied and (user_id in telegram.allowed_users or role is Role.ALLOWED))
         if chat_id > 0:
-            return Standing(admin, listed, listed)
+            return Standing(admin, listed, listed, denied)
         open_chat = chat_id in telegram.allowed_chats or roles.get(chat_id) is Role.ALLOWED
-        return Standing(admin, listed, open_chat and roles.get(chat_id) is not Role.DENIED and not denied)
+        return Standing(admin, listed, open_chat and roles.get(chat_id) is not Role.DENIED and not denied, denied)
 
     async def admins(self) -> list[int]:
         """Everybody who is an admin now."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
+from gateway.amounts import format_amount
 from gateway.budget import Unit
+from gateway.notice import allowance
 from gateway.store.budgets import Balance
 from gateway.telegram_bot.admin import tell
 from gateway.telegram_bot.desk import Desk, Work
@@ -39,10 +41,13 @@ def line(desk: Desk, work: Work, balance: Balance) -> str:
     full = int(share * BAR + 0.5)
     said = f"{'▓' * full}{'░' * (BAR - full)} {share:.0%} {_name(work, balance)}"
     if work.reader.admin:
-        said += f" {_amount(balance.unit, balance.spent)} / {_amount(balance.unit, balance.limit)}"
-        said += f" (+{_amount(balance.unit, balance.held)})" if balance.held else ""
+        said += f" {format_amount(balance.unit, balance.spent)} / {format_amount(balance.unit, balance.limit)}"
+        said += f" (+{format_amount(balance.unit, balance.held)})" if balance.held else ""
     if used and balance.resets_at is not None and balance.resets_at > desk.clock.now():
-        said += " · " + work.say("budget_opens", when=desk.when(work.reader, balance.resets_at))
+        when = desk.when(work.reader, balance.resets_at)
+        # A calendar window begins anew as a whole; a rolling one gives room back bit by bit.
+        key = "budget_frees" if balance.window.startswith("rolling") else "budget_renews"
+        said += " · " + work.say(key, when=when)
     return said
 
 
@@ -50,15 +55,7 @@ def _name(work: Work, balance: Balance) -> str:
     if work.reader.admin:
         scope = ", ".join(f"{kind} {value}" for kind, value in balance.scope.items() if kind in ("user", "chat", "key"))
         return f"{balance.name} ({scope})" if scope else balance.name
-    if balance.label:
-        return balance.label
-    if "user" in balance.scope:
-        return work.say("budget_yours")
-    return work.say("budget_chat" if "chat" in balance.scope else "budget_team")
-
-
-def _amount(unit: Unit, amount: int) -> str:
-    return f"${amount / 1_000_000:,.2f}" if unit is Unit.MICRO_USD else f"{amount:,}"
+    return allowance(balance.label, tuple(balance.scope), balance.window, work.reader.language)
 
 
 async def usage(desk: Desk, work: Work) -> None:
@@ -78,4 +75,4 @@ def _sum(work: Work, sums: dict[str, Any], key: str = "usage_sum") -> str:
     fields = {"requests": f"{sums['requests']:,}", "tokens": f"{sums['tokens']:,}"}
     if not work.reader.admin:
         return work.say(key, **fields)
-    return work.say(f"{key}_cost", cost=_amount(Unit.MICRO_USD, sums["cost_micro_usd"]), **fields)
+    return work.say(f"{key}_cost", cost=format_amount(Unit.MICRO_USD, sums["cost_micro_usd"]), **fields)

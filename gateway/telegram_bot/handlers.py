@@ -43,7 +43,7 @@ class Handlers:
     def _commands(self) -> dict[str, Command]:
         desk, door = self._desk, self._door
         return {
-            "start": lambda work, words: commands.start(desk, door, work, words),
+            "start": lambda work, words: commands.start(desk, door, self._app.bot, work, words),
             "help": lambda work, _: commands.help_(desk, work),
             "id": lambda work, _: commands.show_id(desk, work),
             "new": lambda work, _: commands.new(desk, work),

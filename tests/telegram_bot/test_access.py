@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from gateway.store.tables import tg_pairing
-from tests.telegram_bot.rig import ADMIN, OTHER, PERSON, STRANGER, rig
+from tests.telegram_bot.rig import ADMIN, GROUP, OTHER, PERSON, STRANGER, rig
 
 
 async def test_a_stranger_gets_one_polite_sentence_with_the_id_and_no_model(tmp_path: Path, sqlite_url: str) -> None:
@@ -32,13 +33,20 @@ async def test_the_pairing_code_makes_the_first_admin_once(tmp_path: Path, sqlit
         assert code is not None
         rows = await run.database.read(lambda c: c.execute(select(tg_pairing.c.code_hash)).scalars().all())
         assert code not in str(rows), "only its hash is kept"
+        await run.api.say("hello", STRANGER)
+        await run.api.answered("has no admin yet", STRANGER)
         await run.api.say("/start wrong", STRANGER)
-        await run.api.answered("only people on its list", STRANGER)
-        await run.api.say(f"/start {code}", 77)
+        await run.api.answered("This is not the code", STRANGER)
+        menus = len(run.api.made("setMyCommands"))
+        await run.api.say(f"/start {code.upper()}", 77)
         await run.api.answered("first admin", 77)
+        await run.api.until(lambda: any("raise" in call.fields["commands"] for call in run.api.made("setMyCommands")[menus:]))
         await run.api.say(f"/start {code}", OTHER + 1)
         await run.api.answered("only people on its list", OTHER + 1)
         assert await run.bot.pairing_code() is None
+        for command in ("/deny 77", "/allow 77"):
+            await run.api.say(command, 77)
+        await run.api.until(lambda: [b.text for b in run.api.bubbles(77)][1:] == ["77 is an admin and stays one."] * 2)
         await run.api.say("/allow 99", 77)
         await run.api.answered("99 is let in", 77)
         await run.api.say("hello", STRANGER)
@@ -55,7 +63,8 @@ async def test_a_pairing_code_cannot_be_guessed_for_long(tmp_path: Path, sqlite_
         for n in range(5):
             await run.api.say(f"/start guess{n}", STRANGER)
         await run.api.say(f"/start {code}", STRANGER)
-        await asyncio.sleep(1)
+        await run.api.answered("has no admin yet", STRANGER)
+        assert [bubble.text[:20] for bubble in run.api.bubbles(STRANGER)[:5]] == ["This is not the code"] * 5
         assert await run.bot._desk.admins() == [], "too many tries by one person"
         for user in range(200, 215):
             await run.bot._desk.people.pair(f"guess{user}", user, 0)
@@ -79,8 +88,9 @@ async def test_admins_let_in_and_shut_out_by_id_and_by_reply(tmp_path: Path, sql
         await run.api.answered("only people on its list", PERSON)
         await run.api.say("/deny 1", ADMIN)
         await run.api.answered("stays one", ADMIN)
-        await run.api.say("/allow nobody", ADMIN)
-        await run.api.answered("Whom?", ADMIN)
+        for nobody in ("nobody", "0", "9" * 30):
+            await run.api.say(f"/allow {nobody}", ADMIN)
+        await run.api.until(lambda: len([bubble for bubble in run.api.bubbles(ADMIN) if "Whom?" in bubble.text]) == 3)
         await run.api.say("/allow 42", ADMIN)
         await run.api.answered("42 is let in", ADMIN)
         await run.api.say("hello again", PERSON)
@@ -124,3 +134,51 @@ async def test_commands_are_set_per_scope_and_language(tmp_path: Path, sqlite_ur
         others = [call for call in calls if call not in admins]
         assert all("raise" not in call.fields["commands"] for call in others)
         assert {call.fields.get("language_code") for call in calls} == {None, "es"}
+
+
+async def test_who_is_shut_out_is_not_told_that_the_group_is(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, telegram='groups = "all"') as run:
+        await run.api.say("/deny 42", ADMIN)
+        await run.api.answered("42 is shut out", ADMIN)
+        await run.api.say("hello", PERSON, GROUP)
+        told = await run.api.answered("Your id is 42", GROUP)
+        assert "this group" not in told.text
+        await run.api.say("hello", OTHER, GROUP)
+        await run.api.answered("Answer from the first.", GROUP)
+
+
+BUDGETS = """
+[[budgets]]
+name = "Team hour"
+tokens = 1000
+per = "hour"
+[[budgets]]
+name = "money"
+usd = 5
+per = "month"
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"),
+    [
+        ("/raise", "Write it like this: /raise NAME +50k for 2h. Budgets: Team hour, money"),
+        ("/raise nope +5", "There is no budget nope. Budgets: Team hour, money"),
+        ("/raise team hour", "Write it like this: /raise NAME +50k for 2h. Budgets: Team hour, money"),
+        ("/raise team hour +50k", "✅ Team hour: +50,000 until 13:00."),
+        ("/raise Team hour + 50 000 for 2 h", "✅ Team hour: +50,000 until 14:00."),
+        ("/raise money $1.5 90m", "✅ money: +$1.50 until 13:30."),
+        ("/raise money +20% for 1d", "✅ money: +20% until Tuesday at 12:00."),
+        ("/raise money =7 for", "✅ money: =$7.00 until 13:00."),
+        ("/raise money lots", "“lots” is no change of this budget. Write it as +50k, +20% or =300k."),
+        ("/raise money +5 for ever", "“ever” is no span of time. Write it as 30m, 2h or 1d."),
+        ("/raise money +5 for 9999999d", "“9999999d” is no span of time. Write it as 30m, 2h or 1d."),
+        ("/pause for 2 h", "⏸ Paused until 14:00: nothing is answered before, unless you /resume."),
+        ("/pause later", "“later” is no span of time. Write it as 30m, 2h or 1d."),
+    ],
+)
+async def test_admins_write_as_people_do(tmp_path: Path, sqlite_url: str, command: str, answer: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=BUDGETS) as run:
+        await run.api.say(command, ADMIN)
+        told = await run.api.until(lambda: run.api.bubbles(ADMIN))
+        assert told[0].text == answer

@@ -189,6 +189,13 @@ async def test_case_45_a_migrated_group_keeps_its_conversation(tmp_path: Path, s
         await run.api.answered("Answer", -100300)
 
 
+async def test_what_no_database_or_provider_takes_is_left_out_of_a_question(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        await run.api.say("half \ud83d an\0 emoji")
+        await run.api.answered("Answer from the first.")
+        assert prompt(run)[1:] == [("user", "half \ufffd an emoji")]
+
+
 async def test_start_help_and_unknown_commands(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url) as run:
         for command, answer in (("/start", "Hello"), ("/help", "/retry"), ("/nonsense", "do not know this command")):

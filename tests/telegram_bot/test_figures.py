@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.doubles.botapi import person
 from tests.doubles.upstream import Script
 from tests.telegram_bot.rig import ADMIN, GROUP, OTHER, PERSON, rig
 
@@ -34,17 +35,23 @@ async def test_people_see_bars_without_names_or_amounts_and_admins_see_all(tmp_p
             await run.api.say("question", user)
             await run.api.answered("Yes.", user)
         await run.api.say("/budget", PERSON)
-        shown = await run.api.answered("your allowance")
+        shown = await run.api.answered("Your allowance")
         assert shown.text.splitlines() == [
-            "▓▓▓░░░░░░░ 25% your allowance · opens at 00:00",
-            "▓▓▓▓▓░░░░░ 50% the team's allowance · opens at 13:00",
+            "▓▓▓░░░░░░░ 25% Your allowance for today · renews at 00:00",
+            "▓▓▓▓▓░░░░░ 50% The team's allowance for this hour · renews at 13:00",
+        ]
+        await run.api.say("/budget", PERSON, **{"from": person(PERSON, "es")})
+        spanish = await run.api.answered("Tu cupo")
+        assert spanish.text.splitlines() == [
+            "▓▓▓░░░░░░░ 25% Tu cupo de hoy · se renueva a las 00:00",
+            "▓▓▓▓▓░░░░░ 50% El cupo del equipo de esta hora · se renueva a las 13:00",
         ]
         await run.api.say("/budget", ADMIN)
         everything = await run.api.answered("person-day", ADMIN)
         assert everything.text.splitlines() == [
-            "▓▓▓░░░░░░░ 25% person-day (user 42) 1 / 4 · opens at 00:00",
-            "▓▓▓░░░░░░░ 25% person-day (user 43) 1 / 4 · opens at 00:00",
-            "▓▓▓▓▓░░░░░ 50% moonshot-hour 50,000 / 100,000 · opens at 13:00",
+            "▓▓▓░░░░░░░ 25% person-day (user 42) 1 / 4 · renews at 00:00",
+            "▓▓▓░░░░░░░ 25% person-day (user 43) 1 / 4 · renews at 00:00",
+            "▓▓▓▓▓░░░░░ 50% moonshot-hour 50,000 / 100,000 · renews at 13:00",
         ]
         await run.api.say("/budget@test_bot", ADMIN, GROUP)
         public = await run.api.answered("team's allowance", GROUP)
@@ -62,10 +69,10 @@ async def test_usage_is_the_persons_own_month(tmp_path: Path, sqlite_url: str) -
         await run.api.answered("Yes.", OTHER)
         await run.api.until(lambda: len(run.api.bubbles(PERSON)) == 3)
         await run.api.say("/usage", PERSON)
-        await run.api.answered("This month: 2 answers, 2,402 tokens.")
+        await run.api.answered("This month: answers 2, tokens 2,402.")
         await run.api.say("/usage", ADMIN)
-        everybody = await run.api.answered("42: 2 answers, 2,402 tokens, $0.00", ADMIN)
-        assert "43: 1 answers" in everybody.text
+        everybody = await run.api.answered("42: answers 2, tokens 2,402, $0.00", ADMIN)
+        assert "43: answers 1" in everybody.text
         run.clock.advance(days=40)
         await run.api.say("/usage", PERSON)
         await run.api.until(lambda: len([b for b in run.api.bubbles(PERSON) if "nothing this month" in b.text]) == 2)

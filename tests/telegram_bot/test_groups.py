@@ -40,6 +40,8 @@ async def test_case_41_only_what_is_addressed_reaches_a_model(tmp_path: Path, sq
         assert asked(run) == ["😀  hi", "shout", "a reply"]
         await say("/new@test_bot", PERSON, GROUP)
         await run.api.answered("new conversation", GROUP)
+        await say("/unheard_of@test_bot", PERSON, GROUP)
+        await run.api.answered("do not know this command", GROUP)
         assert all(bubble.reply_to for bubble in run.api.bubbles(GROUP))
 
 

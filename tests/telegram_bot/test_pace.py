@@ -235,6 +235,28 @@ def test_what_was_never_sent_is_sent_again(chats: Chats, failure: Exception) -> 
     assert [bubble.text for bubble in chats.api.bubbles()] == ["once"]
 
 
+@pytest.mark.parametrize("status", [500, 502, 503])
+def test_what_telegram_says_that_it_could_not_take_is_sent_again(chats: Chats, status: int) -> None:
+    chats.api.faults.append(Fault("sendMessage", "Internal Server Error", status, times=3))
+
+    async def work() -> None:
+        await chats.delivery.send(Place(Lane(42)), Part("once"), Weight.FINAL)
+
+    run(work())
+    assert [bubble.text for bubble in chats.api.bubbles()] == ["once"]
+
+
+def test_a_gateway_that_waited_in_vain_leaves_it_open_whether_a_message_was_sent(chats: Chats) -> None:
+    chats.api.faults.append(Fault("sendMessage", "Gateway Timeout", 504))
+
+    async def work() -> None:
+        with pytest.raises(Uncertain):
+            await chats.delivery.send(Place(Lane(42)), Part("once"), Weight.FINAL)
+
+    run(work())
+    assert chats.api.bubbles() == []
+
+
 def test_an_edit_that_timed_out_is_repeated(chats: Chats) -> None:
     async def work() -> None:
         bubble = await chats.delivery.send(Place(Lane(42)), Part("a"))
