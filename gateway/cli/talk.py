@@ -232,13 +232,15 @@ class Talk:
         if reply.cost_micro_usd:
             line.append(f" · {amount('micro_usd', reply.cost_micro_usd)}", style="dim")
         line.append(" · ", style="dim")
-        return line + await self._bars(self._console.width - line.cell_len)
+        return line + await self._bars(self._console.width - line.cell_len, reply.slot.provider)
 
-    async def _bars(self, room: int) -> Text:
-        """The budgets as bars in at most `room` columns, the fullest first."""
+    async def _bars(self, room: int, provider: str = "") -> Text:
+        """The budgets as bars in at most `room` columns: those of this provider first, then the fullest."""
         now = self._app.clock.now()
         line = Text()
-        for balance in sorted(await self._balances(), key=_fullness, reverse=True):
+        balances = await self._balances()
+        balances.sort(key=lambda one: (one.scope.get("provider") == provider, _fullness(one)), reverse=True)
+        for balance in balances:
             part = Text("  " if line else "")
             part.append(f"{balance.name} ", style="dim")
             part.append(bar(balance.spent, balance.held, balance.limit, 8), style="green" if balance.left > 0 else "red")

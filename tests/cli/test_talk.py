@@ -25,7 +25,7 @@ def test_ten_messages_show_an_answer_a_fallback_and_a_notice(folder: Path) -> No
         fallback = ask(terminal, "three")
         assert "↪ first: budget first-requests: 2 spent" in fallback
         assert "You wrote: three" in fallback
-        assert "— second" in fallback
+        assert re.search(r"— second · \d+ \+ \d+ tokens · second-requests ████████ 1/1", fallback)
         notice = ask(terminal, "four")
         assert "used up" in notice
         assert "You wrote" not in notice
