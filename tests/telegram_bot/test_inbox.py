@@ -11,7 +11,7 @@ from gateway.store.tables import tg_updates
 from gateway.store.telegram import Arrival, Inbox, Lane, State
 from tests.doubles.botapi import TOKEN, Fault, message
 from tests.doubles.upstream import Script
-from tests.telegram_bot.rig import OTHER, PERSON, Rig, rig
+from tests.telegram_bot.rig import GROUP, OTHER, PERSON, Rig, rig
 
 
 async def states(run: Rig) -> list[tuple[str, str]]:
@@ -125,6 +125,26 @@ async def test_case_49_two_people_at_once_and_one_person_in_two_chats_do_not_mix
         assert sorted((("red" in text), ("blue" in text), ("green" in text)) for text in last) == [
             (False, False, True), (False, True, False), (True, False, False),
         ]  # fmt: skip
+
+
+async def test_case_49_each_chat_and_each_person_has_an_allowance_of_its_own(tmp_path: Path, sqlite_url: str) -> None:
+    scopes = {"chat": "*", "user": "*", "surface": "telegram"}
+    budgets = "".join(
+        f'[[budgets]]\nname = "{kind}"\n{kind} = "{wanted}"\nrequests = 3\nper = "day"\n' for kind, wanted in scopes.items()
+    )
+    async with rig(tmp_path, sqlite_url, telegram='groups = "all"', budgets=budgets) as run:
+        for user, chat in ((PERSON, PERSON), (PERSON, GROUP), (OTHER, GROUP)):
+            before = len(run.api.bubbles(chat))
+            await run.api.say("hello", user, chat)
+            await run.api.until(lambda chat=chat, before=before: len(run.api.bubbles(chat)) > before)  # type: ignore[misc]
+        await done(run)
+        assert {(balance.name, balance.key): balance.spent for balance in await run.store.balances()} == {
+            ("chat", f"chat={PERSON}"): 1, ("chat", f"chat={GROUP}"): 2,
+            ("user", f"user={PERSON}"): 2, ("user", f"user={OTHER}"): 1,
+            ("surface", ""): 3,
+        }  # fmt: skip
+        await run.api.say("one more", PERSON, PERSON)
+        await run.api.answered("is used up", PERSON)
 
 
 async def test_case_49_two_bots_in_one_database_do_not_mix(tmp_path: Path, sqlite_url: str) -> None:
