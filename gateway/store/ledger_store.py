@@ -145,15 +145,24 @@ class LedgerStore:
 
     async def start(self) -> None:
         """Makes the counters what the configured budgets say, and reads the raises. Before the first reserve."""
-        now = to_ms(self.clock.now())
-        changed = await self.database.write(lambda connection: maintenance.sync_budgets(connection, self.budgets, now))
-        if changed:
-            log.info("budgets_rebuilt", count=len(changed), names=changed[:10])
+        await self._sync()
         await self.refresh()
 
     async def stop(self) -> None:
         """Gives the lease back: what this process still holds counts as left behind."""
-        await self.database.write(lambda connection: connection.execute(delete(owners).where(owners.c.id == self.owner)))
+
+        def leave(connection: Connection) -> None:
+            maintenance.drop_unknown(connection, self.budgets)
+            connection.execute(delete(owners).where(owners.c.id == self.owner))
+
+        await self.database.write(leave)
+
+    async def _sync(self) -> None:
+        """Where a process with another configuration ran beside this one, each has budgets that the other did not count."""
+        now = to_ms(self.clock.now())
+        changed = await self.database.write(lambda connection: maintenance.sync_budgets(connection, self.budgets, now))
+        if changed:
+            log.info("budgets_rebuilt", count=len(changed), names=changed[:10])
 
     async def renew(self) -> None:
         """Keeps this process's lease, if it was not kept lately."""

@@ -25,14 +25,23 @@ def sync_budgets(connection: Connection, budgets: Budgets, now_ms: int) -> list[
 
     A changed limit is no change here: it is read from the configuration at each call.
     """
+    removed = drop_unknown(connection, budgets)
     known = {row.budget: row.signature for row in connection.execute(select(definitions))}
-    removed = sorted(set(known) - set(budgets.by_name))
     changed = [budget for budget in budgets.all if known.get(budget.name) != budget.signature]
-    if removed:
-        drop(connection, removed)
     if changed:
         rebuild(connection, changed, now_ms)
     return [*(budget.name for budget in changed), *removed]
+
+
+def drop_unknown(connection: Connection, budgets: Budgets) -> list[str]:
+    """Drops the counters of budgets that this configuration has not: its calls do not count there. Their names.
+
+    Whoever has such a budget makes its counters again from the rows.
+    """
+    unknown = sorted(set(connection.scalars(select(definitions.c.budget))) - set(budgets.by_name))
+    if unknown:
+        drop(connection, unknown)
+    return unknown
 
 
 def overdue(connection: Connection, now_ms: int) -> list[Ending]:
