@@ -19,6 +19,8 @@ from gateway.store.tables import api_keys
 PREFIX = "sk-sluicegate-"
 REFRESH_S = 1.0
 """How long a key that was revoked by another process may still be taken."""
+UNKNOWN_REFRESH_S = 0.05
+"""How often an unknown key makes the keys be read again: one that another process has just made is taken at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ class Keys:
 
     async def find(self, secret: str) -> Key | None:
         """The live key with this secret, None where there is none."""
-        if self._clock.monotonic() - self._refreshed_s >= REFRESH_S:
-            async with self._refreshing:
-                if self._clock.monotonic() - self._refreshed_s >= REFRESH_S:
-                    await self._refresh()
         # Looked up by digest: what an attacker could time is a hash that they cannot steer.
-        return self._known.get(_digest(secret))
+        digest = _digest(secret)
+        await self._refresh(REFRESH_S)
+        if digest not in self._known:
+            await self._refresh(UNKNOWN_REFRESH_S)
+        return self._known.get(digest)
 
     async def create(self, name: str, admin: bool, actor: str) -> str:
         """Makes a key and returns its secret, which is never seen again. Raises InvalidRequest if the name is in use."""
@@ -87,11 +89,16 @@ class Keys:
         """Every key by name, revoked ones too."""
         return sorted((await self._database.read(_load)).values(), key=lambda key: key.name)
 
-    async def _refresh(self) -> None:
-        began = self._clock.monotonic()
-        found = await self._database.read(_load)
-        self._known = {digest: key for digest, key in found.items() if key.revoked_at is None}
-        self._refreshed_s = began
+    async def _refresh(self, age_s: float) -> None:
+        """Reads the keys again if what is known is older than this."""
+        if self._clock.monotonic() - self._refreshed_s < age_s:
+            return
+        async with self._refreshing:
+            began = self._clock.monotonic()
+            if began - self._refreshed_s >= age_s:
+                found = await self._database.read(_load)
+                self._known = {digest: key for digest, key in found.items() if key.revoked_at is None}
+                self._refreshed_s = began
 
 
 def _digest(secret: str) -> str:

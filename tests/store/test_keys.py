@@ -61,3 +61,12 @@ async def test_a_key_revoked_or_made_by_another_process_is_seen_within_a_second(
     assert [(entry.action, entry.subject) for entry in entries] == [
         ("create key", "new"), ("revoke key", "ops"), ("create key", "ops"),
     ]  # fmt: skip
+
+
+async def test_a_key_that_another_process_made_is_taken_at_once(database: Database) -> None:
+    clock = SettableClock()
+    ours, theirs = Keys(database, clock), Keys(database, clock)
+    assert await ours.find("sk-unknown") is None
+    secret = await theirs.create("late", False, "cli:root")
+    clock.advance(0.06)
+    assert await ours.find(secret) is not None
