@@ -15,7 +15,7 @@ from gateway.cli.render import document, on_terminal, stamp
 from gateway.cli.session import load_settings, opened
 from gateway.cli.words import default_target, error_text, origin, reader
 from gateway.dispatcher import Reply, StreamBroken
-from gateway.errors import ChainExhausted, Exhausted, GatewayError, InvalidRequest, UnknownTarget
+from gateway.errors import ChainExhausted, GatewayError, InvalidRequest, UnknownTarget
 
 if TYPE_CHECKING:
     from gateway.app import App
@@ -117,6 +117,7 @@ def _about(app: App, reply: Reply) -> None:
 def _failed(app: App, error: GatewayError, request_id: str, as_json: bool) -> int:
     """The notice on standard error; with --json its facts as the one document on standard output."""
     from gateway.notice import notice
+    from gateway.web.problems import problem
 
     if isinstance(error, UnknownTarget | InvalidRequest):
         raise error
@@ -124,7 +125,12 @@ def _failed(app: App, error: GatewayError, request_id: str, as_json: bool) -> in
     said = notice(error, reader(app.settings), now)
     exhausted = isinstance(error, ChainExhausted) and error.budgets_only
     if as_json:
-        facts: dict[str, object] = {"code": _code(error), "message": said.text, "request_id": request_id}
+        facts: dict[str, object] = {
+            # The code that the HTTP interface gives for the same error.
+            "code": problem(error, now, admin=True).code,
+            "message": said.text,
+            "request_id": request_id,
+        }
         if isinstance(error, ChainExhausted):
             facts["resets_at"] = stamp(error.available_at)
             facts["causes"] = [{"slot": str(cause.slot), "reason": str(cause.error)} for cause in error.causes]
@@ -137,14 +143,3 @@ def _failed(app: App, error: GatewayError, request_id: str, as_json: bool) -> in
         complain(str(error))
     typer.echo(f"  sluicegate why {request_id}", err=True)
     return EXHAUSTED if exhausted else FAILED
-
-
-def _code(error: GatewayError) -> str:
-    """The code that the HTTP interface gives for the same error."""
-    if isinstance(error, ChainExhausted):
-        if not error.budgets_only:
-            return "providers_unavailable"
-        causes = [cause.error for cause in error.causes]
-        too_large = all(isinstance(cause, Exhausted) and cause.too_large for cause in causes)
-        return "prompt_too_large_for_budget" if too_large else "budget_exhausted"
-    return "failed"

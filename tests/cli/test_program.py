@@ -233,6 +233,8 @@ def test_check_names_an_unpriced_model_with_the_lines_that_mend_it(folder: Path)
     assert 'price = "free"' in ran.err
     assert "all-money" in ran.err
     assert ": right" not in run(folder, "check").out
+    refused = run(folder, "chat", "--chain", "costly", "--json", "hello")
+    assert (refused.code, refused.document["error"]["code"]) == (1, "unpriced_model")
 
 
 def test_check_names_every_mistake_at_once(folder: Path) -> None:
