@@ -17,10 +17,15 @@ from sqlalchemy import Connection, Row, Select, Table, and_, delete, func, or_, 
 from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.store.database import Database
+from gateway.store.rows import clean
 from gateway.store.tables import tg_buttons, tg_choices, tg_people, tg_said, tg_turns, tg_updates
 
 KEEP_DONE_MS = 3 * 86_400_000
 """How long a done update's id is kept: Telegram redelivers for a day."""
+
+
+TEXT_MAX = 1_000_000
+"""The most characters of a question or an answer that are kept."""
 
 
 class State(StrEnum):
@@ -185,7 +190,8 @@ class Inbox:
             mine = and_(tg_turns.c.bot_id == self.bot_id, tg_turns.c.request_id.in_(gone))
             connection.execute(delete(tg_turns).where(mine))
             row = {"bot_id": self.bot_id, "chat_id": lane.chat_id, "thread_id": lane.thread_id, "request_id": turn.request_id}
-            row |= {"question": turn.question, "answer": turn.answer, "tokens": turn.tokens, "created_ms": turn.created_ms}
+            question, answer = clean(turn.question, TEXT_MAX), clean(turn.answer, TEXT_MAX)
+            row |= {"question": question, "answer": answer, "tokens": turn.tokens, "created_ms": turn.created_ms}
             connection.execute(tg_turns.insert().values(row))
 
         await self._database.write(work)

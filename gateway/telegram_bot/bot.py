@@ -35,7 +35,7 @@ from gateway.telegram_bot.source import ALLOWED_UPDATES, UPDATE_BYTES_MAX, WAIT_
 
 log = structlog.get_logger()
 
-SETTLE_S = 10.0
+SETTLE_S = 6.0
 """How long a stop waits for answers under way; what is not done by then is answered after the next start."""
 URGENT_MAX = 200
 ALERTS = ("provider_key_refused", "provider_account_empty", "overrun")

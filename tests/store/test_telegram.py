@@ -111,6 +111,14 @@ async def test_a_button_works_once(database: Database) -> None:
     assert await Inbox(database, 2).button("t") is None, "another bot's"
 
 
+async def test_text_that_a_database_cannot_keep_is_kept_without_it(database: Database) -> None:
+    inbox, talk = Inbox(database, 1), Talk(database, 1)
+    await inbox.finish(1, "answered", LANE, Turn("r", "what\0 is \ud800this", "an\0swer", 10, 1))
+    last = await talk.last(LANE)
+    assert last is not None
+    assert (last.question, last.answer) == ("what\ufffd is ?this", "an\ufffdswer")
+
+
 async def test_turns_are_bounded_by_tokens_replaced_and_forgotten(database: Database) -> None:
     inbox, talk = Inbox(database, 1), Talk(database, 1)
     for number in range(1, 5):
