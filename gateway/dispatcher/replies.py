@@ -73,7 +73,7 @@ def as_events(reply: Reply) -> Iterator[Begun | Chunk | Priced | Reply]:
     completion = reply.completion
     head = {key: completion.body[key] for key in ("id", "created", "model") if key in completion.body}
     choices = [
-        {"index": choice.get("index", 0), "delta": choice.get("message", {}), "finish_reason": choice.get("finish_reason")}
+        {"index": choice.get("index", 0), "delta": _delta(choice), "finish_reason": choice.get("finish_reason")}
         for choice in completion.body.get("choices", ())
     ]
     yield Begun(reply.slot, reply.chain, reply.skipped)
@@ -87,6 +87,15 @@ def as_events(reply: Reply) -> Iterator[Begun | Chunk | Priced | Reply]:
         body={**head, "object": "chat.completion.chunk", "choices": choices, "usage": usage_body(reply.usage)},
     )
     yield reply
+
+
+def _delta(choice: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A whole message as one delta: in a stream, each tool call says which one it is."""
+    message = choice.get("message") or {}
+    calls = message.get("tool_calls")
+    if not calls:
+        return message
+    return {**message, "tool_calls": [{"index": number, **call} for number, call in enumerate(calls)]}
 
 
 def said(body: Mapping[str, Any]) -> str:

@@ -4,6 +4,9 @@ import asyncio
 
 import pytest
 
+from gateway.chat import Chunk, Completion, Slot, Usage
+from gateway.dispatcher import Reply
+from gateway.dispatcher.replies import as_events
 from gateway.errors import CallerFault, ChainExhausted, RequestConflict
 from tests.dispatcher.rig import Rig, question, refused, requests, said, tokens, unanswered
 from tests.doubles.provider import Play
@@ -150,3 +153,14 @@ async def test_without_dedupe_the_same_id_is_two_calls():
     await rig.ask(request_id="x")
     await rig.ask(request_id="x")
     assert rig["a"].calls == 2
+
+
+def test_a_stored_answer_with_tool_calls_is_streamed_as_clients_expect_it():
+    calls = [{"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("a", "b")]
+    message = {"role": "assistant", "content": None, "tool_calls": calls}
+    body = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "tool_calls"}]}
+    usage = Usage(1, 1)
+    whole = Reply(Completion("", "tool_calls", "m", usage, body), Slot("p", "m"), "default", usage, 0, False, False, (), "r")
+    chunk = next(event for event in as_events(whole) if isinstance(event, Chunk))
+    assert chunk.body is not None
+    assert chunk.body["choices"][0]["delta"]["tool_calls"] == [{"index": 0, **calls[0]}, {"index": 1, **calls[1]}]
