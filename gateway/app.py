@@ -205,14 +205,10 @@ class App:
                 loop.remove_signal_handler(number)
 
     async def until_stopped(self) -> None:
-        """Returns once a signal or `request_stop` ended the serving. Raises what ended a part that should have gone on."""
+        """Returns once a signal ended the serving. Raises what ended a part that should have gone on."""
         await self._stopping.wait()
         if self._failure is not None:
             raise self._failure
-
-    def request_stop(self) -> None:
-        """Ends `until_stopped`."""
-        self._stopping.set()
 
     def _signalled(self, number: signal.Signals) -> None:
         log.info("stopping", signal=number.name)

@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.budget import Amounts, Unit
-from gateway.clock import from_ms
 from gateway.errors import Exhausted, GatewayError
 from gateway.ledger import Closing, Line, Outcome, Reservation, State, bounded
 
@@ -132,8 +131,3 @@ def _plain(value: object) -> object:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def rfc3339(at_ms: int | None) -> str | None:
-    """An instant for people and programs."""
-    return None if at_ms is None else from_ms(at_ms).isoformat().replace("+00:00", "Z")
