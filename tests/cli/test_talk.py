@@ -1,6 +1,7 @@
 """The chat on a terminal: answers stream, a line under each shows the budgets, a fallback and a notice are seen."""
 
 import re
+import time
 from pathlib import Path
 
 from tests.cli.program import Terminal, run
@@ -32,6 +33,7 @@ def test_ten_messages_show_an_answer_a_fallback_and_a_notice(folder: Path) -> No
         # The prompt says when it opens again, and Enter asks once more.
         assert re.search(r"you \(opens \d\d:\d\d \(in .+\); Enter asks again\) › $", notice)
         run(folder, "budgets", "raise", "first-requests", "+1", "--for", "1h")
+        time.sleep(1)  # Within which another process's raise is seen.
         again = ask(terminal, "")
         assert "You wrote: four" in again
         shown = ask(terminal, "/budget")
