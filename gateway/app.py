@@ -72,6 +72,7 @@ class App:
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
         self._alarms: Any = None
+        self._metrics: Metrics | None = None
         self._estimator = Estimator()
         self._prices: Prices | None = None
         self._learnt: Mapping[Slot, Learnt] = {}
@@ -106,14 +107,14 @@ class App:
             observer=observer,
         )
         # What a dead process on this machine held is charged before the first call asks for room.
-        await self.store.sweep()
+        await self._sweep()
         self._spawn(self.store.keep_up())
 
     async def start(self) -> None:
         """Opens everything and takes work in. Raises DatabaseBehind, LedgerUnavailable, OSError (the port is taken)."""
         from gateway.web.metrics import Metrics
 
-        metrics = Metrics(self.settings)
+        metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
         self._set_alarms()
         self._spawn(asyncio.to_thread(self._load_ahead))
@@ -129,7 +130,7 @@ class App:
         from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
 
         self._alarms = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        jobs = ((self.store.sweep, SWEEP_EVERY_S), (self._keep_learnt, KEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S))
+        jobs = ((self._sweep, SWEEP_EVERY_S), (self._keep_learnt, KEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S))
         for work, every_s in jobs:
             arguments = [work.__name__, work, asyncio.Lock()]
             self._alarms.add_job(_alone, "interval", arguments, seconds=every_s, next_run_time=SystemClock().now())
@@ -152,6 +153,11 @@ class App:
         """An operator hears of it where there is a bot; the dispatcher has logged it."""
         if self.bot is not None:
             self.bot.alert(event, fields)
+
+    async def _sweep(self) -> None:
+        expired = await self.store.sweep()
+        if self._metrics is not None:
+            self._metrics.expired.inc(expired)
 
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot

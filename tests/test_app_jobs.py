@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import aiohttp
 from sqlalchemy import func, insert, select
 from structlog.testing import capture_logs
 
@@ -37,7 +38,7 @@ async def test_a_running_program_sweeps_what_others_left_and_drops_what_is_old(t
     await other.start()
     old = {"id": "old", "fingerprint": "f", "owner": "gone", "expires": to_ms(clock.now()) - 1}
     await other.database.write(lambda connection: connection.execute(insert(requests).values(old)))
-    async with App(settings, roles=frozenset()).running() as app:
+    async with App(settings, roles=frozenset({"web"})).running() as app:
         await other.reserve(draft(100))
         await other.stop()
         # The lease is given back, so what the other process holds is left behind.
@@ -45,6 +46,11 @@ async def test_a_running_program_sweeps_what_others_left_and_drops_what_is_old(t
             while (await app.books.balances())[0].held or await other.database.read(_count):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert (await app.books.balances())[0].spent == 100
+        async with aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {await app.keys.create('ops', True, 'test')}"}
+        ) as client:
+            text = await (await client.get(f"{app.address}/metrics")).text()
+        assert "\nsluicegate_holds_expired_total 1.0\n" in text
     await other.database.close()
 
 

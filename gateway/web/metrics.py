@@ -26,6 +26,8 @@ DEPTHS = {
     "parked": "Telegram questions that wait for their window.",
 }
 """What is waiting in the bot of this process, by the end of its metric's name."""
+ENDINGS: tuple[Outcome, ...] = tuple(outcome for outcome in Outcome if outcome not in (Outcome.PENDING, Outcome.EXPIRED))
+"""How the dispatcher ends an attempt; what the sweep ends is counted apart, whoever made it."""
 _SLOT = ("provider", "model")
 _REASONS: tuple[tuple[type[SlotRefusal], str], ...] = (
     (Exhausted, "budget"),
@@ -41,7 +43,7 @@ class _SlotSeries:
 
     def __init__(self, metrics: Metrics, provider: str, model: str) -> None:
         names = (provider, model)
-        self.attempts = {outcome: metrics.attempts.labels(*names, outcome.value) for outcome in Outcome}
+        self.attempts = {outcome: metrics.attempts.labels(*names, outcome.value) for outcome in ENDINGS}
         self.spend = metrics.spend.labels(*names)
         self.prompt = metrics.tokens.labels(*names, "prompt")
         self.output = metrics.tokens.labels(*names, "output")
@@ -61,6 +63,7 @@ class Metrics:
             "sluicegate_reservations", "Reservations that ended, by outcome.", (*_SLOT, "outcome"), registry=own
         )
         self.skipped = Counter("sluicegate_slots_skipped", "Slots passed over without a call.", (*_SLOT, "reason"), registry=own)
+        self.expired = Counter("sluicegate_holds_expired", "Holds that a sweep ended at their worst case.", registry=own)
         self.refusals = Counter("sluicegate_budget_refusals", "Refusals by budget.", ("budget",), registry=own)
         self.spend = Counter("sluicegate_spend_micro_usd", "Money spent, in micro-USD.", _SLOT, registry=own)
         self.tokens = Counter("sluicegate_tokens", "Tokens that providers stated.", (*_SLOT, "kind"), registry=own)
