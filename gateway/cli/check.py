@@ -12,7 +12,7 @@ from gateway.chat import Request, Slot
 from gateway.cli.outcome import DONE, FAILED, USAGE, complain
 from gateway.cli.render import amount, document, scope_text, show, unit_name
 from gateway.cli.session import load_settings, opened
-from gateway.cli.words import origin
+from gateway.cli.words import origin, resting_text
 from gateway.errors import ChainExhausted, GatewayError, UnknownPrice
 from gateway.prices import Prices, Source
 from gateway.settings import Settings
@@ -110,6 +110,7 @@ def _document(settings: Settings, sources: Sources, unpriced: list[Slot], result
         ],
         "unpriced": [str(slot) for slot in unpriced],
         "telegram": bool(settings.telegram.token),
+        "resting": list(settings.resting),
     }
 
 
@@ -145,3 +146,5 @@ def _print(settings: Settings, sources: Sources, results: dict[str, str], *, rig
     typer.echo()
     bot = "on" if settings.telegram.token else "off (set TELEGRAM_BOT_TOKEN in .env)"
     typer.echo(f"Telegram bot: {bot}. HTTP: {settings.host}:{settings.port}.")
+    if settings.resting:
+        typer.echo(resting_text(settings))

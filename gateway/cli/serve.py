@@ -13,6 +13,7 @@ import typer
 from gateway.app import ROLES, App
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.session import load_settings, log_to
+from gateway.cli.words import resting_text
 
 LATER = ("worker", "scheduler")
 """Roles of parts that this version does not have: one that did nothing would deceive."""
@@ -83,4 +84,6 @@ def greeting(app: App) -> list[str]:
         lines.append("The Telegram bot is on.")
     if app.pairing_code:
         lines.append(f"It has no admin yet. Send it: /start {app.pairing_code}")
+    if app.settings.resting:
+        lines.append(resting_text(app.settings))
     return lines

@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from gateway.errors import ConfigError, Problem
 from gateway.settings.budgets import read_budgets
 from gateway.settings.environment import Environment, read_dotenv
+from gateway.settings.later import read_later
 from gateway.settings.providers import Names, check_url, read_chains, read_providers
 from gateway.settings.table import Problems, Table, did_you_mean
 from gateway.settings.values import Settings, TelegramSettings
@@ -21,8 +22,6 @@ from gateway.settings.values import Settings, TelegramSettings
 DEFAULT_FILE = "sluicegate.toml"
 DEFAULT_DATABASE = "sqlite:///var/sluicegate.db"
 DEFAULT_LISTEN = "127.0.0.1:8080"
-LATER = ("workflows", "schedules", "reports")
-"""Sections of parts that this version does not have. A key that does nothing would deceive, so they are refused."""
 
 UTC_ZONE = ZoneInfo("UTC")
 
@@ -42,9 +41,6 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
     root = Table(_read(file), "", problems)
     env = Environment(environ, read_dotenv(file.parent, problems), problems)
     settings = _settings(file, root, env)
-    for name in LATER:
-        if root.get(name) is not None:
-            root.wrong(name, "not available in this version")
     root.finish()
     env.finish()
     if problems.found:
@@ -93,6 +89,7 @@ def _settings(file: Path, root: Table, env: Environment) -> Settings:
         budgets=read_budgets(root, names, zone),
         telegram=read_telegram(root.table("telegram"), env, names),
         chain_timeout_s=chain_timeout_s,
+        resting=read_later(root),
     )
 
 

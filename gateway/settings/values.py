@@ -116,6 +116,8 @@ class Settings:
     telegram: TelegramSettings
     chain_timeout_s: float = 300.0
     """The total deadline of one request over all slots and retries."""
+    resting: tuple[str, ...] = ()
+    """The sections that are checked and that this version does not run, as they are written."""
 
     def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
         """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.

@@ -244,7 +244,7 @@ def test_every_bad_key_is_named_at_once_with_its_place(tmp_path: Path) -> None:
         "sluicegate.toml: budgets.a.requests: must be a whole number, not true or false",
         'sluicegate.toml: budgets.a.resets: has no meaning with per = "hour"',
         "sluicegate.toml: budgets.a.limits: is for budgets with a",
-        "sluicegate.toml: reports: not available in this version",
+        "sluicegate.toml: reports",
         'environment: SLUICEGATE_CONFG: unknown name, did you mean "SLUICEGATE_CONFIG"?',
     ):
         assert any(line.startswith(expected) for line in found), expected + "\n---\n" + "\n".join(found)
@@ -304,10 +304,49 @@ def test_a_chain_may_not_be_called_like_a_provider_or_alias(tmp_path: Path) -> N
     ]
 
 
-@pytest.mark.parametrize("name", ["workflows", "schedules", "reports"])
-def test_sections_of_later_parts_are_refused_by_name(tmp_path: Path, name: str) -> None:
-    text = f'[[{name}]]\nname = "x"\n' if name != "workflows" else '[workflows]\npath = "workflows"\n'
-    assert problems(tmp_path, MINIMAL + text, {}) == [f"sluicegate.toml: {name}: not available in this version"]
+LATER = """
+[workflows]
+path = "workflows"
+[workflows.clone_petroserver]
+who = ["admins", 1002, "1003"]
+allow_repos = ["https://github.com/acme/*"]
+[[schedules]]
+name = "morning-digest"
+cron = "0 8 * * 1-5"
+workflow = "digest"
+params = { topic = "oil prices" }
+to = "telegram:1001"
+[[reports]]
+name = "daily"
+cron = "0 9 * * *"
+to = "telegram:-100200/7"
+period = "day"
+"""
+
+
+def test_sections_of_later_parts_are_read_and_named(tmp_path: Path) -> None:
+    assert read(tmp_path, MINIMAL + LATER, {}).resting == ("[workflows]", "[[schedules]]", "[[reports]]")
+    assert read(tmp_path, MINIMAL, {}).resting == ()
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "expected"),
+    [
+        ('"1003"]', '"everyone"]', 'workflows.clone_petroserver.who: "everyone" is neither admins, users nor a numeric id'),
+        ('who = ["admins", 1002, "1003"]', "who = true", 'workflows.clone_petroserver.who: must be a list of'),
+        ("allow_repos", "allow_repo", 'workflows.clone_petroserver.allow_repo: unknown key, did you mean "allow_repos"?'),
+        ("0 8 * * 1-5", "at eight", "schedules.morning-digest.cron: must have five fields"),
+        ('workflow = "digest"', "", "schedules.morning-digest.workflow: is required"),
+        ('{ topic = "oil prices" }', '"oil"', "schedules.morning-digest.params: must be a table"),
+        ("telegram:-100200/7", "mail:me", 'reports.daily.to: must be "telegram:CHAT"'),
+        ('period = "day"', 'period = "year"', "reports.daily.period: must be one of day, week, month"),
+        ('[[reports]]', '[[reports]]\nname = "daily"\ncron = "0 9 * * *"\nto = "file:var"\n[[reports]]',
+         "reports.daily.name: is used by an earlier one of [[reports]]"),
+    ],
+)  # fmt: skip
+def test_mistakes_in_sections_of_later_parts_are_named(tmp_path: Path, good: str, bad: str, expected: str) -> None:
+    (line,) = problems(tmp_path, MINIMAL + LATER.replace(good, bad, 1), {})
+    assert line.startswith(f"sluicegate.toml: {expected}"), line
 
 
 def test_the_scripted_provider_is_told_what_to_do_in_plain_values(tmp_path: Path) -> None:
