@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import shutil
 import sys
 from pathlib import Path
 
@@ -16,7 +14,7 @@ from gateway.cli.outcome import DONE
 from gateway.cli.render import on_terminal
 from gateway.cli.serve import greeting, run_app
 from gateway.cli.session import demo_settings, log_to
-from gateway.cli.words import default_target
+from gateway.cli.words import default_target, own_name
 from gateway.settings import Settings
 from gateway.store.migrations import upgrade
 
@@ -76,13 +74,14 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
         if scripted
         else "A small model answers on this machine: it is real and not clever."
     )
-    command = "sluicegate" if shutil.which("sluicegate") else os.path.relpath(Path(sys.executable).with_name("sluicegate"))
+    command = own_name()
     headers = f"-H 'Authorization: Bearer {key}' -H 'Content-Type: application/json'"
     body = '{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}'
     lines = [
         what,
-        f"It is served as two providers with small budgets: {first} answers until its own is",
-        f"gone, then {second} does, then a notice says when it opens again. Eight questions show it.",
+        "It is served as two providers with small budgets:",
+        f"{first} answers until its own is gone, then {second} does, then a notice says",
+        "when it opens again. Eight questions show it.",
         "",
         "Over HTTP (this key is shown once):",
         f"  curl -s {address}/v1/chat/completions {headers} -d '{body}'",
@@ -91,6 +90,6 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
         f"  {command} usage --by provider --config demo",
     ]
     if not settings.telegram.token:
-        lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (from @BotFather) into .env, start again.")
+        lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (@BotFather) into .env, start again.")
     lines.append(f"Your own providers: {command} init")
     return lines

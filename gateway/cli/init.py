@@ -15,6 +15,7 @@ import typer
 from gateway.amounts import parse_amount
 from gateway.budget import Unit
 from gateway.cli.outcome import DONE, USAGE, CommandError
+from gateway.cli.words import own_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,8 +226,9 @@ warn_at  = [0.8, 0.95]
 
 def _next_steps(toml: Path, answers: Answers) -> None:
     place = "" if toml.parent == Path() else f" --config {toml}"
+    program = own_name()
     typer.echo("Next:")
-    typer.echo(f"  sluicegate check{place}")
-    typer.echo(f"  sluicegate db upgrade{place}")
-    typer.echo(f'  sluicegate chat "Say hello"{place}')
-    typer.echo(f"  sluicegate serve{place}" + ("" if not answers.token else "   # the bot answers from then on"))
+    typer.echo(f"  {program} check{place}")
+    typer.echo(f"  {program} db upgrade{place}")
+    typer.echo(f'  {program} chat "Say hello"{place}')
+    typer.echo(f"  {program} serve{place}" + ("" if not answers.token else "   # the bot answers from then on"))

@@ -1,6 +1,8 @@
 """`init` on a terminal: what it writes passes `check`, and it overwrites nothing unasked."""
 
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,22 @@ def test_five_answers_make_files_that_pass_check(tmp_path: Path) -> None:
     checked = run(tmp_path, "check")
     assert checked.code == 0, checked.err
     assert "mk-12345678" not in checked.out + checked.err
+
+
+def test_the_next_steps_can_be_typed_as_they_are_shown(tmp_path: Path) -> None:
+    with Terminal(tmp_path, "init", PATH="/usr/bin:/bin") as terminal:
+        answer(terminal, "ollama")
+        for number in (3, 4):
+            terminal.expect(f"{number}. ")
+            terminal.expect_prompt()
+            terminal.type("")
+        assert terminal.ended() == 0
+    step = next(line for line in terminal.screen.splitlines() if line.endswith("sluicegate check"))
+    program = step.split()[0]
+    assert (
+        shutil.which(program, path="/usr/bin:/bin")
+        or (tmp_path / program).resolve().parent == Path(sys.executable).parent.resolve()
+    )
 
 
 def test_nothing_is_overwritten_unasked(tmp_path: Path) -> None:
