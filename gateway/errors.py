@@ -109,7 +109,8 @@ class DatabaseBehind(GatewayError):
     head: str
 
     def __str__(self) -> str:
-        return f"the database is at {self.current or 'nothing'}, the program needs {self.head}: run `sluicegate db upgrade`"
+        found = f"the database is at {self.current}" if self.current else "the database has no tables yet"
+        return f"{found}, the program needs {self.head}: run `sluicegate db upgrade`"
 
 
 class SlotRefusal(GatewayError):

@@ -25,7 +25,8 @@ async def check(config: Path | None, *, as_json: bool) -> int:
         ]
         document({"ok": not differences, "differences": found})
     elif not differences:
-        typer.echo(f"Right: every counter of {len(settings.budgets.all)} budgets is the sum of its rows and holds.")
+        count = len(settings.budgets.all)
+        typer.echo(f"Right: every counter of {count} budget{'s' * (count != 1)} is the sum of its rows and holds.")
     else:
         units = {budget.name: budget.unit for budget in settings.budgets.all}
         rows = [

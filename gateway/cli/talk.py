@@ -41,7 +41,10 @@ class Lines:
 
     def __init__(self) -> None:
         with contextlib.suppress(ImportError):
-            import readline  # noqa: F401  its import gives input() line editing and history
+            import readline  # its import gives input() line editing and history
+
+            # A paste of several lines is one question, not one for each line.
+            readline.parse_and_bind("set enable-bracketed-paste on")
 
     async def read(self, prompt: str) -> str | None:
         """The next line; None at the end of input."""

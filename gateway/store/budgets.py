@@ -106,7 +106,9 @@ def adjust(
     at_ms = max(now_ms, counter.newest)
     spent, _ = counter.balance(budget.window, at_ms)
     if spent + amount < 0:
-        raise InvalidRequest(f"only {spent} {budget.unit} are spent: no more than that can be taken back", "spent")
+        raise InvalidRequest(
+            f"only {spent} {budget.unit.replace('_', '-')} are spent: no more than that can be taken back", "spent"
+        )
     # What is taken back was counted in these buckets, and they may be others in another window.
     counts_while = basis(budget) if amount > 0 else budget.signature
     entry = {"budget": budget.name, "key": key, "basis": counts_while, "reason": reason, "actor": actor}

@@ -136,7 +136,7 @@ def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path) ->
         (["ledger", "adjust", "nothing", "--spent", "1", "--reason", "x"], "there is no budget 'nothing'"),
         (["ledger", "adjust", "all-money", "--spent", "x", "--reason", "x"], "is not an amount"),
         (["ledger", "adjust", "person-day", "--spent", "1", "--reason", "x"], "say which user"),
-        (["ledger", "adjust", "all-money", "--spent", "-1", "--reason", "x"], "only 0 micro_usd are spent"),
+        (["ledger", "adjust", "all-money", "--spent", "-1", "--reason", "x"], "only 0 micro-usd are spent"),
         (["ledger", "adjust", "all-money", "--spent", "1", "--reason", " "], "--reason"),
         (["keys", "create", ""], "a key's name"),
         (["serve", "--only", "bot,worker"], "it comes with workflows"),
