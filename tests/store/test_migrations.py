@@ -1,5 +1,10 @@
 """The migrations go up and down on both databases, and end in the tables that the program uses."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
@@ -54,3 +59,19 @@ def test_a_database_that_cannot_be_reached_is_said_without_its_password() -> Non
         with pytest.raises(LedgerUnavailable) as caught:
             work("postgresql+psycopg://someone:hunter2@127.0.0.1:1/none")
         assert "hunter2" not in str(caught.value)
+
+
+def test_the_command_alembic_finds_nothing_to_add_on_the_configured_database(empty_url: str, tmp_path: Path) -> None:
+    migrations.upgrade(empty_url)
+    config = tmp_path / "sluicegate.toml"
+    config.write_text('[providers.p]\napi = "demo"\nmodel = "scripted"\n')
+    checked = subprocess.run(
+        [sys.executable, "-m", "alembic", "check"],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | {"SLUICEGATE_CONFIG": str(config), "DATABASE_URL": empty_url.replace("+psycopg", "")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (checked.returncode, checked.stdout.strip()) == (0, "No new upgrade operations detected."), checked.stderr
