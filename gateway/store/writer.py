@@ -27,6 +27,8 @@ from gateway.store.faults import is_conflict, is_lost, is_unavailable, unavailab
 BATCH_MAX = 256
 ATTEMPTS_MAX = 6
 """How often one transaction is tried when another process or a dropped connection is in its way."""
+LINGER_S = 0.002
+"""How long what only ends waits for a reservation to share its commit with: the answer is given already."""
 RETRY_S = 0.25
 """How long the writer waits before it tries kept jobs again."""
 
@@ -132,20 +134,24 @@ class Writer:
 
     def _take(self) -> list[Job]:
         """What waits now; blocks until something does, or until it is time to try kept jobs again."""
-        kept, self._kept = self._kept, []
-        jobs: list[Job] = kept
-        try:
-            job = self._waiting.get(timeout=RETRY_S if kept else None)
-            while job is not None:
-                # A caller that left before its turn wants nothing any more, except what must be written.
-                if job.patient or not job.future.done():
-                    jobs.append(job)
-                if len(jobs) >= BATCH_MAX:
-                    return jobs
-                job = self._waiting.get_nowait()
-            self._stopping = True
-        except Empty:
-            pass
+        jobs, self._kept = self._kept, []
+        wait_s, lingers, urgent = (RETRY_S, False, False) if jobs else (None, True, False)
+        while len(jobs) < BATCH_MAX:
+            try:
+                job = self._waiting.get(timeout=wait_s)
+            except Empty:
+                if urgent or not lingers:
+                    break
+                wait_s, lingers = LINGER_S, False
+                continue
+            if job is None:
+                self._stopping = True
+                break
+            # A caller that left before its turn wants nothing any more, except what must be written.
+            if job.patient or not job.future.done():
+                jobs.append(job)
+                urgent = urgent or not job.patient
+            wait_s = 0
         return jobs
 
     def _write(self, jobs: list[Job]) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import Engine, event, func, select, update
 
 from gateway.budget import Budget, Budgets, Calendar, Lifetime, Unit
 from gateway.clock import SystemClock
@@ -385,3 +385,24 @@ async def test_processes_with_different_windows_of_a_budget_still_count_everythi
     assert await balance(new) == (90, 0)
     for store in (old, new):
         await store.database.close()
+
+
+async def test_an_end_shares_its_commit_with_the_reservation_that_follows_it(store: LedgerStore) -> None:
+    first = await store.reserve(draft(10))
+    commits: list[object] = []
+    note = commits.append
+    event.listen(Engine, "commit", note)
+    try:
+        ending = asyncio.ensure_future(store.close(first, settled(5)))
+        # Handed over, but not yet committed.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        second = await store.reserve(draft(10))
+        assert await ending
+        assert len(commits) == 1
+        began = time.monotonic()
+        assert await store.close(second, settled(5))
+        assert len(commits) == 2, "without company it is committed all the same"
+        assert time.monotonic() - began < 1
+    finally:
+        event.remove(Engine, "commit", note)
