@@ -64,13 +64,14 @@ class Completion:
 
 
 class Chunk(NamedTuple):
-    """One event of a streamed answer.
+    """One event of a streamed answer, or `deltas` of them that came together and add nothing but text.
 
     `text` is the visible content it adds ("" for role, reasoning or tool-call events). `visible` is true once a person
     or a client would see something of it (content or tool calls). `finish_reason`, `usage` and `model` are set on the
     events that carry them. `body` is the event in the OpenAI `chat.completion.chunk` shape; `raw` the provider's own
-    `data:` payload where it already is that shape. `more` is true when another event came in the same block of bytes:
-    the two can be sent on together. A tuple, since it is made for each event of each stream.
+    `data:` payload where it already is that shape (several events stand in it as they do in a stream). `more` is true
+    when another event came in the same block of bytes: the two can be sent on together. A tuple, since it is made for
+    each event of each stream.
     """
 
     text: str = ""
@@ -82,6 +83,7 @@ class Chunk(NamedTuple):
     body: Mapping[str, Any] | None = None
     raw: bytes | None = None
     more: bool = False
+    deltas: int = 1
 
 
 @dataclass(frozen=True, slots=True)

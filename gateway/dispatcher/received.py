@@ -62,7 +62,7 @@ class Received:
         if chunk.reasoning:
             self._reasoning.append(chunk.reasoning)
         if chunk.visible or chunk.reasoning:
-            self.deltas += 1
+            self.deltas += chunk.deltas
         if chunk.visible:
             self.visible = True
             if not chunk.text:

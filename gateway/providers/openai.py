@@ -6,8 +6,8 @@ The request goes out as it came, with our model and output limit; the answer's o
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncGenerator, Mapping
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -61,12 +61,13 @@ class OpenAIProvider:
                 return
             answers = _Answers(request.n)
             while (payloads := await call.events()) is not None:
-                for left, data in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
-                    if data == b"[DONE]":
-                        answers.check(call)
-                        await call.drain()
-                        return
-                    yield _chunk(data, call, answers, more=left > 1 or (left == 1 and payloads[-1] != b"[DONE]"))
+                done = b"[DONE]" in payloads
+                for chunk in _chunks(payloads[: payloads.index(b"[DONE]")] if done else payloads, call, answers):
+                    yield chunk
+                if done:
+                    answers.check(call)
+                    await call.drain()
+                    return
             answers.check(call)
         finally:
             call.close()
@@ -123,13 +124,57 @@ class _Answers:
             raise call.unanswered("the stream ended without a finish reason")
 
 
+def _chunks(payloads: list[bytes], call: Call, answers: _Answers) -> Iterator[Chunk]:
+    """The events of one block of bytes. Neighbours that have nothing but content become one chunk. Raises as `_chunk` does.
+
+    Nearly every event is such a one: each that went its own way through the house would cost more than reading it does.
+    """
+    plain: list[_Plain] = []
+    for left, data in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
+        if answers.one and (found := _plain(data)) is not None:
+            plain.append(found)
+            continue
+        if plain:
+            yield _together(plain, call, more=True)
+            plain = []
+        yield _chunk(data, call, answers, more=left > 0)
+    if plain:
+        yield _together(plain, call, more=False)
+
+
+class _Plain(NamedTuple):
+    """An event that has nothing but content."""
+
+    event: dict[str, Any]
+    content: str
+    data: bytes
+
+
+def _plain(data: bytes) -> _Plain | None:
+    """The event with its content where it has nothing else, on one line; None for any other, and for what is no event."""
+    try:
+        event = from_json(data)
+        content = _plain_content(event)
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return None
+    return _Plain(event, content, data) if content and b"\n" not in data else None
+
+
+def _together(plain: list[_Plain], call: Call, *, more: bool) -> Chunk:
+    call.content_came = True
+    event, content, data = plain[-1]
+    if len(plain) > 1:
+        choice = event["choices"][0]
+        content = "".join([part.content for part in plain])
+        event = {**event, "choices": [{**choice, "delta": {**choice["delta"], "content": content}}]}
+        data = b"\n\ndata: ".join([part.data for part in plain])
+    return Chunk(content, True, "", None, None, model_of(event), event, data, more, len(plain))
+
+
 def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
     """One event. Raises what an error object in it means, Unanswered when it is no event of this format."""
     try:
         event = from_json(data)
-        if answers.one and (content := _plain_content(event)):
-            call.content_came = True
-            return Chunk(content, True, "", None, None, model_of(event), event, data, more)
         choices = event.get("choices") or []
         first = choices[0] if choices else {}
         finish = first.get("finish_reason") or None
@@ -165,7 +210,7 @@ def _check(choice: Mapping[str, Any], said: Mapping[str, Any]) -> None:
 
 
 def _plain_content(event: dict[str, Any]) -> str | None:
-    """The text of an event that has nothing else: nearly every event is one, so the long way is not taken for it."""
+    """The text of an event that has nothing else."""
     choices = event.get("choices") or []
     if len(choices) != 1 or event.get("usage") or "error" in event or "x_groq" in event:
         return None

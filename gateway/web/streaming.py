@@ -206,11 +206,11 @@ class _Page:
 
 
 def _data(chunk: Chunk) -> bytes:
-    """One event; a payload that came on several lines is put on one, since a line break would end it."""
+    """A chunk's events; a payload that came on several lines is put on one, since a line break would end it."""
     raw = chunk.raw
     if raw is None:
         return b"" if chunk.body is None else _frame(chunk.body)
-    if b"\n" in raw or b"\r" in raw:
+    if chunk.deltas == 1 and (b"\n" in raw or b"\r" in raw):
         raw = orjson.dumps(orjson.loads(raw))
     return b"data: " + raw + b"\n\n"
 

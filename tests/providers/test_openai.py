@@ -142,21 +142,35 @@ _events = st.fixed_dictionaries({"choices": _choice_lists}, optional={"usage": _
 
 
 @settings_(max_examples=400)
-@given(_events)
-async def test_the_short_way_says_what_the_long_way_says(event: dict[str, Any]) -> None:
-    async def read(one: bool) -> object:
+@given(st.lists(_events, min_size=1, max_size=5))
+async def test_events_that_are_read_together_say_what_they_say_one_by_one(block: list[dict[str, Any]]) -> None:
+    def read(one: bool) -> object:
         call = Call(
             Endpoint(settings("openai", "http://127.0.0.1"), LeanClient(), SettableClock(), "", {}, classify.OPENAI), "m", ""
         )
-        answers = openai._Answers(1)
+        answers, chunks, error = openai._Answers(1), [], None
         answers.one = one
         try:
-            chunk = openai._chunk(json.dumps(event).encode(), call, answers)
-        except Exception as error:
-            return type(error), call.content_came
-        return chunk, call.content_came, call.finished, call.usage
+            for chunk in openai._chunks([json.dumps(event).encode() for event in block], call, answers):
+                chunks.append(chunk)
+        except Exception as failure:
+            error = type(failure)
+        sent = [data for chunk in chunks for data in (chunk.raw or b"").split(b"\n\ndata: ")]
+        shown = sum(chunk.deltas for chunk in chunks if chunk.visible or chunk.reasoning)
+        ends = [(chunk.finish_reason, chunk.usage) for chunk in chunks if chunk.finish_reason or chunk.usage]
+        whole = assembled(chunks, "m", Usage(1, 1))
+        return sent, text(chunks), shown, ends, whole, error, call.content_came, call.finished, call.usage
 
-    assert await read(True) == await read(False)
+    assert read(True) == read(False)
+
+
+async def test_plain_events_that_come_together_are_one_chunk_with_all_their_bytes(upstream: Upstream, make: Make) -> None:
+    sent = [delta(content="a"), delta(content="b"), delta(content="c"), delta("stop")]
+    upstream.default = Script(events=["".join(events(*sent))])
+    first, last = await collect(make().stream(ASK, reservation()))
+    assert (first.text, first.deltas, first.more, last.finish_reason) == ("abc", 3, True, "stop")
+    assert first.raw is not None
+    assert [json.loads(data) for data in first.raw.split(b"\n\ndata: ")] == sent[:3]
 
 
 async def test_a_gzipped_answer_is_understood(upstream: Upstream, make: Make) -> None:
