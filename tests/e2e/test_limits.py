@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -157,3 +158,18 @@ async def test_case_66_a_stream_that_ignores_its_limit_is_cut_and_the_connection
         assert row["outcome"] == "cut_off"
         assert (await gateway.budget("b"))["spent"] + 10 >= up.meter.tokens
     assert up.meter.open_now == 0
+
+
+async def test_case_66_tokens_past_the_limit_that_come_in_one_block_are_each_counted(tmp_path: Path, up: Upstream) -> None:
+    token = {"choices": [{"index": 0, "delta": {"content": "w "}, "finish_reason": None}]}
+    up.default = Script(events=[f"data: {json.dumps(token)}\n\n" * 3000, "data: [DONE]\n\n"])
+    async with Gateway(tmp_path, alone(up, budget("b", tokens=100_000))) as gateway:
+        answer = await gateway.chat(stream=True, max_tokens=64)
+        assert (answer.status, answer.events[-2]["choices"][0]["finish_reason"]) == (200, "length")
+        came = len(answer.text.split())
+        assert came > 64
+        await gateway.until_nothing_is_held()
+        row = (await gateway.rows())[-1]
+        assert row["outcome"] == "cut_off"
+        assert int(row["output_tokens"]) == came
+        assert (await gateway.budget("b"))["spent"] >= came
