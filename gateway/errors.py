@@ -7,6 +7,12 @@ GatewayError
 ├── RequestConflict        an idempotency key was used again with another body
 ├── LedgerUnavailable      the ledger cannot be read or written: no call is made
 ├── DatabaseBehind         the database is not at the newest migration
+├── WorkflowError          what was asked of the workflows cannot be done as asked
+│   ├── UnknownWorkflow    there is no workflow of this name
+│   ├── BadParameters      every wrong parameter by name
+│   ├── NotAllowed         this person may not do this
+│   ├── UnknownRun         there is no such run, or none that this person may see
+│   └── WrongState         the run, or the approval, is past that
 ├── SlotRefusal            one slot of a chain cannot be used now; nothing was sent
 │   ├── Exhausted          a budget has no room
 │   ├── Paused             an admin paused the gate
@@ -111,6 +117,67 @@ class DatabaseBehind(GatewayError):
     def __str__(self) -> str:
         found = f"the database is at {self.current}" if self.current else "the database has no tables yet"
         return f"{found}, the program needs {self.head}: run `sluicegate db upgrade`"
+
+
+class WorkflowError(GatewayError):
+    """What was asked of the workflows cannot be done as it was asked. Nothing was changed."""
+
+
+@dataclass
+class UnknownWorkflow(WorkflowError):
+    """There is no workflow of this name; `known` lists those that this person may start."""
+
+    name: str
+    known: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"there is no workflow {self.name!r}; known: {', '.join(self.known) or 'none'}"
+
+
+@dataclass
+class BadParameters(WorkflowError):
+    """Parameters are wrong; `problems` is a name and a message for each, all at once."""
+
+    problems: tuple[tuple[str, str], ...]
+
+    def __str__(self) -> str:
+        return "; ".join(f"{name}: {message}" for name, message in self.problems)
+
+
+@dataclass
+class NotAllowed(WorkflowError):
+    """This person may not do this; `reason` says what they may not, in words that they may read."""
+
+    reason: str
+
+    def __str__(self) -> str:
+        return self.reason
+
+
+@dataclass
+class UnknownRun(WorkflowError):
+    """There is no such run (or approval), or none that this person may see."""
+
+    id: str
+
+    def __str__(self) -> str:
+        return f"there is no run {self.id!r}"
+
+
+@dataclass
+class WrongState(WorkflowError):
+    """The run (or the approval) is in a state in which this cannot be done."""
+
+    id: str
+    state: str
+    wanted: str
+    """What was asked: "cancel", "retry", "signal", "approve", "reject"."""
+
+    def __str__(self) -> str:
+        return f"{self.id} is {self.state}: it cannot be {_DONE.get(self.wanted, self.wanted)}"
+
+
+_DONE = {"cancel": "cancelled", "retry": "retried", "signal": "signalled", "approve": "approved", "reject": "rejected"}
 
 
 class SlotRefusal(GatewayError):

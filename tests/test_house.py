@@ -8,9 +8,9 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "gateway"
 FLOORS = (
-    {"errors", "clock", "settings", "chat", "budget", "amounts", "logs"},
+    {"errors", "clock", "settings", "chat", "budget", "amounts", "logs", "runs"},
     {"estimate", "prices", "ledger", "notice"},
-    {"store", "providers"},
+    {"store", "providers", "effects"},
     {"dispatcher", "workflow"},
     {"telegram_bot", "web", "reports"},
     {"cli", "app", "__main__"},
