@@ -8,11 +8,11 @@ import pytest
 
 ROOT = Path(__file__).parent.parent / "gateway"
 FLOORS = (
-    {"errors", "clock", "settings", "chat", "budget", "amounts", "logs", "runs"},
+    {"errors", "clock", "settings", "chat", "budget", "amounts", "cron", "logs", "runs"},
     {"estimate", "prices", "ledger", "notice"},
     {"store", "providers", "effects"},
     {"dispatcher", "workflow"},
-    {"telegram_bot", "web", "reports"},
+    {"telegram_bot", "web", "reports", "schedules"},
     {"cli", "app", "__main__"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}

@@ -5,14 +5,26 @@ Secrets come only from the environment (or `.env` beside the file): a key in the
 
 from gateway.settings.demo import demo
 from gateway.settings.load import load, locate
-from gateway.settings.values import Model, Price, ProviderSettings, Settings, TelegramSettings
+from gateway.settings.values import (
+    Model,
+    Price,
+    ProviderSettings,
+    Schedule,
+    Settings,
+    TelegramSettings,
+    WorkflowRules,
+    WorkflowsSettings,
+)
 
 __all__ = [
     "Model",
     "Price",
     "ProviderSettings",
+    "Schedule",
     "Settings",
     "TelegramSettings",
+    "WorkflowRules",
+    "WorkflowsSettings",
     "demo",
     "load",
     "locate",

@@ -13,7 +13,8 @@ from gateway.settings.environment import Environment, read_dotenv
 from gateway.settings.load import DEFAULT_DATABASE, database_url, port_number, read_telegram
 from gateway.settings.providers import Names
 from gateway.settings.table import Problems, Table
-from gateway.settings.values import Model, ProviderSettings, Settings
+from gateway.settings.values import Model, ProviderSettings, Settings, WorkflowsSettings
+from gateway.settings.workflows import DEFAULT_PATH
 
 LOCAL_MODEL = "smollm2-135m"
 SCRIPTED_MODEL = "scripted"
@@ -55,6 +56,7 @@ def demo(base_dir: Path, local: bool, environ: Mapping[str, str]) -> Settings:
         chains=names.chains,
         budgets=_budgets(),
         telegram=read_telegram(Table(telegram, "telegram", problems), env, names),
+        workflows=WorkflowsSettings(path=base_dir.absolute() / DEFAULT_PATH),
     )
     env.finish()
     if problems.found:

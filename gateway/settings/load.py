@@ -18,6 +18,7 @@ from gateway.settings.later import read_later
 from gateway.settings.providers import Names, check_url, read_chains, read_providers
 from gateway.settings.table import Problems, Table, did_you_mean
 from gateway.settings.values import Settings, TelegramSettings
+from gateway.settings.workflows import read_schedules, read_workflows
 
 DEFAULT_FILE = "sluicegate.toml"
 DEFAULT_DATABASE = "sqlite:///var/sluicegate.db"
@@ -89,7 +90,9 @@ def _settings(file: Path, root: Table, env: Environment) -> Settings:
         budgets=read_budgets(root, names, zone),
         telegram=read_telegram(root.table("telegram"), env, names),
         chain_timeout_s=chain_timeout_s,
-        resting=read_later(root),
+        workflows=read_workflows(root, file.parent),
+        schedules=read_schedules(root, zone, file.parent),
+        resting=read_later(root, zone, file.parent),
     )
 
 

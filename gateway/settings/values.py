@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.budget import Budgets
 from gateway.chat import Slot
+from gateway.cron import Cron
 from gateway.errors import UnknownTarget
 
 FREE_APIS = ("local", "demo")
@@ -97,6 +99,43 @@ class TelegramSettings:
 
 
 @dataclass(frozen=True)
+class WorkflowRules:
+    """One `[workflows.<name>]`. Admins and the command line may start everything."""
+
+    who: tuple[str, ...] = ("users",)
+    """Who else: "users" (people on the list, and API keys) and numeric ids; "admins" alone means nobody else."""
+    allow_repos: tuple[str, ...] = ()
+    """Patterns of the repositories that those who are not admins may name, such as "https://github.com/acme/*"."""
+
+
+@dataclass(frozen=True)
+class WorkflowsSettings:
+    """`[workflows]`."""
+
+    path: Path = Path("workflows")
+    """The folder with the operator's own workflows, absolute once it was read; it need not be there."""
+    rules: Mapping[str, WorkflowRules] = field(default_factory=dict)
+    """By workflow, as far as the configuration says something of one."""
+
+    def of(self, workflow: str) -> WorkflowRules:
+        """The rules of a workflow, the defaults where the configuration says nothing of it."""
+        return self.rules.get(workflow, WorkflowRules())
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """One of `[[schedules]]`. It is known by its name: what fired is remembered by it."""
+
+    name: str
+    cron: Cron
+    workflow: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+    """As written, in values that JSON can hold; not yet checked against the workflow."""
+    to: str = ""
+    """Where notices and progress go: "telegram:CHAT[/TOPIC]" or "file:FOLDER" (absolute); "" is nowhere."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration, checked."""
 
@@ -114,6 +153,9 @@ class Settings:
     """Aliases resolved; in configured order."""
     budgets: Budgets
     telegram: TelegramSettings
+    workflows: WorkflowsSettings = WorkflowsSettings()
+    schedules: tuple[Schedule, ...] = ()
+    """In the order of the file."""
     chain_timeout_s: float = 300.0
     """The total deadline of one request over all slots and retries."""
     resting: tuple[str, ...] = ()

@@ -48,9 +48,10 @@ def test_the_reference_names_every_key(tmp_path: Path, monkeypatch: pytest.Monke
         *settings.providers,
         *settings.chains,
         *(model for one in settings.providers.values() for model in one.models),
+        *settings.workflows.rules,
         "1002",
     }
-    sections = {"gateway", "defaults", "telegram", "providers", "chains", "budgets"}
+    sections = {"gateway", "defaults", "telegram", "providers", "chains", "budgets", "workflows", "schedules", "reports"}
     missing = {key for key in asked - values - sections if not re.search(rf"`[^`\n]*\b{re.escape(key)}\b[^`\n]*`", reference)}
     assert not missing
     assert all(f"`{name}`" in reference for name in {*OWN_NAMES, *SCOPE_KINDS})

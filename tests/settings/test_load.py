@@ -304,51 +304,6 @@ def test_a_chain_may_not_be_called_like_a_provider_or_alias(tmp_path: Path) -> N
     ]
 
 
-LATER = """
-[workflows]
-path = "workflows"
-[workflows.clone_petroserver]
-who = ["admins", 1002, "1003"]
-allow_repos = ["https://github.com/acme/*"]
-[[schedules]]
-name = "morning-digest"
-cron = "0 8 * * 1-5"
-workflow = "digest"
-params = { topic = "oil prices" }
-to = "telegram:1001"
-[[reports]]
-name = "daily"
-cron = "0 9 * * *"
-to = "telegram:-100200/7"
-period = "day"
-"""
-
-
-def test_sections_of_later_parts_are_read_and_named(tmp_path: Path) -> None:
-    assert read(tmp_path, MINIMAL + LATER, {}).resting == ("[workflows]", "[[schedules]]", "[[reports]]")
-    assert read(tmp_path, MINIMAL, {}).resting == ()
-
-
-@pytest.mark.parametrize(
-    ("good", "bad", "expected"),
-    [
-        ('"1003"]', '"everyone"]', 'workflows.clone_petroserver.who: "everyone" is neither admins, users nor a numeric id'),
-        ('who = ["admins", 1002, "1003"]', "who = true", 'workflows.clone_petroserver.who: must be a list of'),
-        ("allow_repos", "allow_repo", 'workflows.clone_petroserver.allow_repo: unknown key, did you mean "allow_repos"?'),
-        ("0 8 * * 1-5", "at eight", "schedules.morning-digest.cron: must have five fields"),
-        ('workflow = "digest"', "", "schedules.morning-digest.workflow: is required"),
-        ('{ topic = "oil prices" }', '"oil"', "schedules.morning-digest.params: must be a table"),
-        ("telegram:-100200/7", "mail:me", 'reports.daily.to: must be "telegram:CHAT"'),
-        ('period = "day"', 'period = "year"', "reports.daily.period: must be one of day, week, month"),
-        ('[[reports]]', '[[reports]]\nname = "daily"\ncron = "0 9 * * *"\nto = "file:var"\n[[reports]]',
-         "reports.daily.name: is used by an earlier one of [[reports]]"),
-    ],
-)  # fmt: skip
-def test_mistakes_in_sections_of_later_parts_are_named(tmp_path: Path, good: str, bad: str, expected: str) -> None:
-    (line,) = problems(tmp_path, MINIMAL + LATER.replace(good, bad, 1), {})
-    assert line.startswith(f"sluicegate.toml: {expected}"), line
-
-
 def test_the_scripted_provider_is_told_what_to_do_in_plain_values(tmp_path: Path) -> None:
     text = (
         '[providers.d]\napi = "demo"\nmodel = "m"\nscript = { delay_s = 0.5, stall_s = 0, fail = "refused", first_n_fail = 2 }\n'
