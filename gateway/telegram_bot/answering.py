@@ -59,7 +59,7 @@ async def answer(desk: Desk, work: Work, question: Question) -> None:
     running = Running(asyncio.create_task(_consume(desk, work, request, target, origin, live, progress)), work.letter.user_id)
     desk.running[work.lane] = running
     try:
-        error = await _outcome(running, live)
+        error = await _outcome(running, live, desk.stopping)
     except BaseException:
         await live.close()
         raise
@@ -73,17 +73,24 @@ async def answer(desk: Desk, work: Work, question: Question) -> None:
     await _deliver(desk, work, question, live, progress, error, running.stopped, dropped)
 
 
-async def _outcome(running: Running, live: Live) -> GatewayError | None:
-    """Waits for the stream's end: its error, or None. Somebody who left, or /stop, ends it early."""
-    gone = asyncio.create_task(live.gone.wait())
+async def _outcome(running: Running, live: Live, stopping: asyncio.Event) -> GatewayError | None:
+    """Waits for the stream's end: its error, or None. Somebody who left, or /stop, ends it early.
+
+    Raises CancelledError when a stop of the bot cuts it: the question is left to the next start.
+    """
+    gone, stops = asyncio.create_task(live.gone.wait()), asyncio.create_task(stopping.wait())
     try:
-        await asyncio.wait({running.task, gone}, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait({running.task, gone, stops}, return_when=asyncio.FIRST_COMPLETED)
     finally:
         gone.cancel()
-        if not running.task.done():
+        stops.cancel()
+        cut = not running.task.done()
+        if cut:
             running.task.cancel()
         # The stream is left properly before anything else happens: its connection is closed and its hold settled.
         await asyncio.wait({running.task})
+    if cut and stopping.is_set():
+        raise asyncio.CancelledError
     if running.task.cancelled():
         return None
     error = running.task.exception()

@@ -37,6 +37,8 @@ log = structlog.get_logger()
 
 SETTLE_S = 6.0
 """How long a stop waits for answers under way; what is not done by then is answered after the next start."""
+DELIVER_S = 2.0
+"""How much longer a stop waits for what is on its way to a chat, so that it is not said again after the next start."""
 URGENT_MAX = 200
 ALERTS = ("provider_key_refused", "provider_account_empty", "overrun")
 """Events of the dispatcher that admins hear of, each once until it is mended."""
@@ -124,10 +126,10 @@ class TelegramBot:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         if not await self._lanes.settle(settle_s):
             log.info("telegram_left_for_next_start", updates=self._lanes.depth)
-        await self._lanes.cancel()
+        self._desk.stopping.set()
         for urgent_task in list(self._urgent):
             urgent_task.cancel()
-        await asyncio.gather(*self._urgent, return_exceptions=True)
+        await asyncio.gather(self._lanes.cancel(), *self._urgent, return_exceptions=True)
         await self._app.shutdown()
         await self._app.bot.shutdown()
 
@@ -227,7 +229,24 @@ class TelegramBot:
         await self._desk.persist(lambda: inbox.begin(first, [item.update_id for item in items[1:]]))
         letter = await self._desk.persist(lambda: inbox.load(first))
         if letter is not None and letter.state is State.ANSWERING:
-            await self._handlers.run(letter)
+            await _whole(self._handlers.run(letter))
+
+
+async def _whole(work: Coroutine[object, object, None]) -> None:
+    """Runs `work`; a caller that is cancelled waits for its end up to DELIVER_S more.
+
+    A message that Telegram has taken and whose id nobody kept would be sent again after the next start.
+    """
+    task = asyncio.create_task(work)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task}, timeout=DELIVER_S)
+        task.cancel()
+        for outcome in await asyncio.gather(task, return_exceptions=True):
+            if isinstance(outcome, Exception):
+                log.error("telegram_update_failed", exc_info=outcome)
+        raise
 
 
 def unknown_token() -> ConfigError:

@@ -108,6 +108,8 @@ class Desk:
     lanes: Lanes
     bot_id: int
     username: str = ""
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the bot stops and no longer waits: no provider is listened to any more."""
     running: dict[Lane, Running] = field(default_factory=dict)
     works: dict[int, Work] = field(default_factory=dict)
     decisions: dict[int, asyncio.Event] = field(default_factory=dict)

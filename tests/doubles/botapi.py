@@ -111,6 +111,9 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
         self.calls: list[Call] = []
         self.faults: list[Fault] = []
         self.chats: dict[tuple[int, int], Bubble] = {}
+        self.confirms = asyncio.Event()
+        """Cleared: a message is in the chat at once, and the bot's request for it is not answered until this is set."""
+        self.confirms.set()
         self.port = 0
         self._message_id = 1000
         self._runner: web.AppRunner | None = None
@@ -137,6 +140,8 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
         """One request of the bot; a cut comes after it took effect."""
         before = len(self.calls)
         response: web.StreamResponse = await super().handle(request)
+        if request.path.endswith("/sendMessage"):
+            await self.confirms.wait()
         if any(call.error == "cut" for call in self.calls[before:]) and request.transport is not None:
             request.transport.abort()
         return response

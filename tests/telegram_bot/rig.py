@@ -91,7 +91,7 @@ class Rig:
         self._tasks = [asyncio.create_task(self.bot.run())]
 
     async def stop(self, settle_s: float = 0.0) -> None:
-        """Stops everything; without `settle_s` what was under way is left as a crash leaves it."""
+        """Stops everything; without `settle_s` an answer that a provider is still writing is left as a crash leaves it."""
         await self.bot.stop(settle_s)
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.dispatcher.drain()
@@ -99,6 +99,10 @@ class Rig:
             await provider.close()
         await self.store.stop()
         await self.database.close()
+
+    async def idle(self) -> None:
+        """Waits until every update that was taken is done with: a text in the chat may still be a preview."""
+        await self.api.until(lambda: not self.bot.queue_depth)
 
     async def restart(self) -> None:
         """Another start on the same database."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
 from sqlalchemy import select
 
 from gateway.store.tables import tg_updates
 from gateway.store.telegram import Arrival, Inbox, Lane, State
 from tests.doubles.botapi import TOKEN, Fault, message
 from tests.doubles.upstream import Script
-from tests.telegram_bot.rig import GROUP, OTHER, PERSON, Rig, rig
+from tests.telegram_bot.rig import GROUP, HOURLY, OTHER, PERSON, Rig, rig
 
 
 async def states(run: Rig) -> list[tuple[str, str]]:
@@ -20,8 +21,18 @@ async def states(run: Rig) -> list[tuple[str, str]]:
     return [(row.state, row.outcome) for row in rows]
 
 
+async def become(run: Rig, wanted: list[tuple[str, str]]) -> None:
+    found = await states(run)
+    for _ in range(1000):
+        if found == wanted:
+            return
+        await asyncio.sleep(0.02)
+        found = await states(run)
+    assert found == wanted
+
+
 async def done(run: Rig) -> list[tuple[str, str]]:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(20):
         while any(state != State.DONE for state, _ in await states(run)):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     return await states(run)
@@ -60,9 +71,7 @@ async def test_case_36_what_was_stored_but_not_answered_is_answered_after_the_st
         bot, run.bot._lanes.put = run.bot, lambda *_: None  # type: ignore[method-assign]
         await run.api.until(lambda: bot.ready)
         await run.api.say("stored only")
-        async with asyncio.timeout(5):
-            while await states(run) != [("received", "")]:  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        await become(run, [("received", "")])
         assert run.api.bubbles() == []
         await run.restart()
         await run.api.answered("Answer from the first.")
@@ -200,6 +209,41 @@ async def test_a_graceful_stop_lets_answers_under_way_end(tmp_path: Path, sqlite
         await run.start()
         assert await done(run) == [("done", "answered")]
         assert run.first.meter.requests == 1
+
+
+@pytest.mark.parametrize("said", ["question", "/help", "/stop"])
+async def test_case_36_a_stop_while_telegram_confirms_a_message_does_not_bring_it_twice(
+    tmp_path: Path, sqlite_url: str, said: str
+) -> None:
+    async with rig(tmp_path, sqlite_url) as run:
+        run.api.confirms.clear()
+        await run.api.say(said)
+        await run.api.until(lambda: run.api.bubbles())
+        bot, stop = run.bot, asyncio.create_task(run.stop())
+        await run.api.until(lambda: bot._desk.stopping.is_set())
+        run.api.confirms.set()
+        await stop
+        await run.start()
+        assert [state for state, _ in await done(run)] == ["done"]
+        assert len(run.api.bubbles()) == 1
+        assert run.first.meter.requests == (1 if said == "question" else 0)
+
+
+async def test_case_36_a_stop_while_telegram_confirms_a_notice_does_not_bring_it_twice(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=HOURLY.replace("requests = 1", "requests = 0")) as run:
+        run.api.confirms.clear()
+        await run.api.say("question")
+        await run.api.until(lambda: run.api.bubbles())
+        bot, stop = run.bot, asyncio.create_task(run.stop())
+        await run.api.until(lambda: bot._desk.stopping.is_set())
+        run.api.confirms.set()
+        await stop
+        await run.start()
+        await run.api.until(lambda: run.bot.ready)
+        await run.api.say("/help")
+        await run.api.answered("/retry")
+        await become(run, [("offered", ""), ("done", "told")])
+        assert len(run.api.bubbles()) == 2
 
 
 async def test_one_update_that_cannot_be_kept_does_not_hold_up_the_others(tmp_path: Path, sqlite_url: str) -> None:
