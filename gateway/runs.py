@@ -211,7 +211,8 @@ class RunEvent:
     """One change of a run. `seq` counts from 1 without gaps.
 
     `kind` is "state" (`data`: state, waiting_until, waiting_for, error), "step" (name, kind, state, attempts,
-    waiting_until, detail) or "log" (text, step). Instants in `data` are RFC 3339.
+    waiting_until, detail), "approval" (id, step, question, expires, decision, by) or "log" (text, step). What is empty is
+    left out; instants in `data` are RFC 3339.
     """
 
     run: str

@@ -58,6 +58,7 @@ CASES = {
     "47": "a group hears of an empty budget once per window, and is answered again after a raise",
     "48": "/stop ends a long answer within a second; the part is kept and settled",
     "49": "two users, two chats, two bots: nothing mixes",
+    "57": "an approval answered twice, after its time, after a restart, by the wrong person",
     "60": "n, tools and schemas are counted; fields that change the price are refused by name",
     "61": "images are bounded by declaration or refused, never by bytes",
     "62": "a huge prompt is admitted when it fits and told apart when it never can",

@@ -254,9 +254,170 @@ def upgrade() -> None:
     )
     op.create_index("ix_usage_request_id", "usage", ["request_id"], unique=False)
     op.create_index("ix_usage_started", "usage", ["started"], unique=False)
+    op.create_table(
+        "approvals",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("run", sa.String(length=64), nullable=False),
+        sa.Column("step", sa.String(length=255), nullable=False),
+        sa.Column("generation", sa.BigInteger(), nullable=False),
+        sa.Column("question", sa.Text(), nullable=False),
+        sa.Column("who", sa.Text(), nullable=False),
+        sa.Column("asked", sa.BigInteger(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=True),
+        sa.Column("otherwise", sa.String(length=16), nullable=False),
+        sa.Column("decision", sa.String(length=16), nullable=False),
+        sa.Column("by", sa.String(length=160), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_approvals")),
+    )
+    op.create_index(
+        "ix_approvals_open",
+        "approvals",
+        ["expires"],
+        unique=False,
+        postgresql_where=sa.text("decision = ''"),
+        sqlite_where=sa.text("decision = ''"),
+    )
+    op.create_index("uq_approvals_run_step_generation", "approvals", ["run", "step", "generation"], unique=True)
+    op.create_table(
+        "outbox",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("run", sa.String(length=64), nullable=False),
+        sa.Column("step", sa.String(length=255), nullable=False),
+        sa.Column("to", sa.String(length=1024), nullable=False),
+        sa.Column("text", sa.Text(), nullable=False),
+        sa.Column("file", sa.Text(), nullable=True),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
+    )
+    op.create_index(
+        "ix_outbox_pending",
+        "outbox",
+        ["id"],
+        unique=False,
+        postgresql_where=sa.text("state = 'pending'"),
+        sqlite_where=sa.text("state = 'pending'"),
+    )
+    op.create_index("uq_outbox_run_step", "outbox", ["run", "step"], unique=True)
+    op.create_table(
+        "run_events",
+        sa.Column("run", sa.String(length=64), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("kind", sa.String(length=16), nullable=False),
+        sa.Column("data", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("run", "seq", name=op.f("pk_run_events")),
+    )
+    op.create_table(
+        "run_signals",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("run", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("data", sa.Text(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_run_signals")),
+    )
+    op.create_index("ix_run_signals_run", "run_signals", ["run"], unique=False)
+    op.create_table(
+        "run_steps",
+        sa.Column("run", sa.String(length=64), nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=24), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("attempts", sa.Integer(), nullable=False),
+        sa.Column("started", sa.BigInteger(), nullable=False),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("waiting_until", sa.BigInteger(), nullable=True),
+        sa.Column("detail", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("run", "name", name=op.f("pk_run_steps")),
+    )
+    op.create_table(
+        "runs",
+        sa.Column("id", sa.String(length=64), nullable=False),
+        sa.Column("workflow", sa.String(length=128), nullable=False),
+        sa.Column("state", sa.String(length=24), nullable=False),
+        sa.Column("params", sa.Text(), nullable=False),
+        sa.Column("key", sa.String(length=512), nullable=True),
+        sa.Column("surface", sa.String(length=16), nullable=False),
+        sa.Column("user", sa.String(length=128), nullable=True),
+        sa.Column("admin", sa.Boolean(), nullable=False),
+        sa.Column("listed", sa.Boolean(), nullable=False),
+        sa.Column("chat", sa.String(length=64), nullable=True),
+        sa.Column("thread", sa.BigInteger(), nullable=True),
+        sa.Column("api_key", sa.String(length=128), nullable=True),
+        sa.Column("language", sa.String(length=16), nullable=False),
+        sa.Column("bot", sa.BigInteger(), nullable=True),
+        sa.Column("version", sa.String(length=128), nullable=False),
+        sa.Column("caps", sa.Text(), nullable=True),
+        sa.Column("created", sa.BigInteger(), nullable=False),
+        sa.Column("started", sa.BigInteger(), nullable=True),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("waiting_until", sa.BigInteger(), nullable=True),
+        sa.Column("waiting_for", sa.String(), server_default=sa.text("''"), nullable=False),
+        sa.Column("error", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("result", sa.Text(), nullable=True),
+        sa.Column("generation", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("wanted", sa.String(), server_default=sa.text("''"), nullable=False),
+        sa.Column("owner", sa.String(), server_default=sa.text("''"), nullable=False),
+        sa.Column("change", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("told", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("message_id", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
+        sa.UniqueConstraint("key", name=op.f("uq_runs_key")),
+    )
+    op.create_index("ix_runs_created", "runs", ["created", "id"], unique=False)
+    op.create_index("ix_runs_state_waiting_until", "runs", ["state", "waiting_until"], unique=False)
+    op.create_index(
+        "ix_runs_untold",
+        "runs",
+        ["created"],
+        unique=False,
+        postgresql_where=sa.text("change > told"),
+        sqlite_where=sa.text("change > told"),
+    )
+    op.create_index(
+        "ix_runs_wanted",
+        "runs",
+        ["wanted"],
+        unique=False,
+        postgresql_where=sa.text("wanted <> ''"),
+        sqlite_where=sa.text("wanted <> ''"),
+    )
+    op.create_table(
+        "schedule_fires",
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("fire", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", "fire", name=op.f("pk_schedule_fires")),
+    )
+    op.create_table(
+        "schedules",
+        sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("first_seen", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("name", name=op.f("pk_schedules")),
+    )
+    op.create_index(
+        "ix_usage_run",
+        "usage",
+        ["run"],
+        unique=False,
+        postgresql_where=sa.text("run IS NOT NULL"),
+        sqlite_where=sa.text("run IS NOT NULL"),
+    )
 
 
 def downgrade() -> None:
+    op.drop_table("schedules")
+    op.drop_table("schedule_fires")
+    op.drop_table("runs")
+    op.drop_table("run_steps")
+    op.drop_table("run_signals")
+    op.drop_table("run_events")
+    op.drop_table("outbox")
+    op.drop_table("approvals")
     op.drop_index("ix_usage_started", table_name="usage")
     op.drop_index("ix_usage_request_id", table_name="usage")
     op.drop_index(

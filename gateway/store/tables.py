@@ -1,27 +1,13 @@
-"""The tables, as SQLAlchemy Core metadata: the one truth, for alembic too.
+"""The tables, as SQLAlchemy Core metadata: the one truth, for alembic too. Those of workflows are in run_tables.py.
 
 Instants are milliseconds since 1970 UTC; money is micro-USD. A family's tables stand together under its heading.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, MetaData, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
 
-metadata = MetaData(
-    naming_convention={
-        "ix": "ix_%(table_name)s_%(column_0_name)s",
-        "uq": "uq_%(table_name)s_%(column_0_name)s",
-        "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-        "pk": "pk_%(table_name)s",
-    }
-)
-
-
-def _number(name: str) -> Column[int]:
-    return Column(name, BigInteger, nullable=False, server_default="0")
-
-
-def _word(name: str) -> Column[str]:
-    return Column(name, String, nullable=False, server_default=text("''"))
-
+from gateway.store import run_tables as run_tables
+from gateway.store.metadata import metadata as metadata
+from gateway.store.metadata import number, word
 
 # --- The ledger ---
 
@@ -32,8 +18,8 @@ counters = Table(
     Column("key", String, primary_key=True),
     Column("signature", String, nullable=False),
     # What stood in the newest bucket's window at the last change: for people. The gate reads `buckets`.
-    _number("spent"),
-    _number("held"),
+    number("spent"),
+    number("held"),
     Column("buckets", Text, nullable=False, server_default="[]"),
     # Room on each page, so that PostgreSQL updates a hot row in place.
     postgresql_with={"fillfactor": 50},
@@ -66,17 +52,17 @@ usage = Table(
     Column("provider", String, nullable=False),
     Column("model_asked", String, nullable=False),
     Column("model_served", String),
-    _number("prompt_tokens"),
-    _number("cached_tokens"),
-    _number("output_tokens"),
-    _number("reasoning_tokens"),
-    _number("cost_micro_usd"),
-    _word("price_source"),
+    number("prompt_tokens"),
+    number("cached_tokens"),
+    number("output_tokens"),
+    number("reasoning_tokens"),
+    number("cost_micro_usd"),
+    word("price_source"),
     Column("outcome", String, nullable=False),
     Column("estimated", Boolean, nullable=False, server_default=text("false")),
     Column("uncertain", Boolean, nullable=False, server_default=text("false")),
-    _number("overrun"),
-    _number("overrun_micro_usd"),
+    number("overrun"),
+    number("overrun_micro_usd"),
     Column("latency_to_first_token_ms", BigInteger),
     Column("total_latency_ms", BigInteger),
     Column("started", BigInteger, nullable=False),
@@ -84,17 +70,18 @@ usage = Table(
     Column("state", String, nullable=False),
     Column("owner", String, nullable=False),
     Column("deadline", BigInteger, nullable=False),
-    _number("held_requests"),
-    _number("held_tokens"),
-    _number("held_micro_usd"),
-    _number("held_prompt_tokens"),
-    _number("output_limit"),
-    _number("spent_requests"),
-    _number("spent_tokens"),
-    _word("detail"),
+    number("held_requests"),
+    number("held_tokens"),
+    number("held_micro_usd"),
+    number("held_prompt_tokens"),
+    number("output_limit"),
+    number("spent_requests"),
+    number("spent_tokens"),
+    word("detail"),
     Column("lines", Text, nullable=False, server_default="[]"),
     Index("ix_usage_request_id", "request_id"),
     Index("ix_usage_started", "started"),
+    Index("ix_usage_run", "run", postgresql_where=text("run IS NOT NULL"), sqlite_where=text("run IS NOT NULL")),
     Index(
         "ix_usage_pending",
         "owner",
@@ -119,7 +106,7 @@ refusals = Table(
     Column("provider", String, nullable=False),
     Column("model", String, nullable=False),
     Column("kind", String, nullable=False),
-    _word("message"),
+    word("message"),
     Column("detail", Text, nullable=False, server_default="{}"),
     Index("ix_refusals_request_id", "request_id"),
     Index("ix_refusals_at", "at"),
@@ -144,7 +131,7 @@ owners = Table(
     Column("id", String, primary_key=True),
     Column("seen", BigInteger, nullable=False),
     # Tells on the same machine that the process is gone, without waiting for the lease.
-    _word("mark"),
+    word("mark"),
 )
 """One lease per living process."""
 
@@ -157,7 +144,7 @@ raises = Table(
     Column("amount", BigInteger, nullable=False),
     Column("starts", BigInteger, nullable=False),
     Column("ends", BigInteger),
-    _word("actor"),
+    word("actor"),
     Index("ix_raises_budget", "budget"),
 )
 """Temporary changes of limits, in the budget's unit; the budget `*` is a pause of every call."""
@@ -172,8 +159,8 @@ adjustments = Table(
     Column("basis", String, nullable=False),
     Column("amount", BigInteger, nullable=False),
     Column("at", BigInteger, nullable=False),
-    _word("reason"),
-    _word("actor"),
+    word("reason"),
+    word("actor"),
     Index("ix_adjustments_budget", "budget"),
 )
 """Corrections of what is spent, as new entries: nothing is ever edited."""
