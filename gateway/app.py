@@ -33,8 +33,8 @@ from gateway.store.migrations import require_head
 
 if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
-    from gateway.web.app import Server
     from gateway.web.metrics import Metrics
+    from gateway.web.server import Server
 
 log = structlog.get_logger(__name__)
 
@@ -168,7 +168,8 @@ class App:
         self._spawn(self.bot.run())
 
     async def _start_web(self, metrics: Metrics) -> None:
-        from gateway.web.app import Server, Services, create_app
+        from gateway.web.app import Services
+        from gateway.web.server import Server
 
         services = Services(
             dispatcher=self.dispatcher,
@@ -182,7 +183,7 @@ class App:
             receiver=self.bot,
             depths=self._depths,
         )
-        self._server = Server(create_app(services))
+        self._server = Server(services)
         host = self.settings.host
         port = await self._server.start(host, self.settings.port)
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"

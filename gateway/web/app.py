@@ -1,4 +1,4 @@
-"""The web application: its routes, the one middleware, and the server that runs it.
+"""The web application: its routes and the one middleware.
 
 Every answer carries a request id; every failure is OpenAI-shaped JSON and never a traceback. Only `/healthz`,
 `/readyz` and the Telegram webhook are open without a key; the webhook has its own secret.
@@ -24,17 +24,14 @@ from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.web.auth import Denied, admin, is_admin, request_id
 from gateway.web.budget_api import BudgetApi
-from gateway.web.crash import log_crash
+from gateway.web.failures import failure, refusal
 from gateway.web.metrics import Metrics, exposition
 from gateway.web.openai_api import OpenAIApi
 from gateway.web.parsing import BODY_BYTES_MAX
-from gateway.web.problems import FORBIDDEN, INTERNAL, REQUEST_ID, Problem, problem
+from gateway.web.problems import FORBIDDEN, REQUEST_ID, Problem
 
 READY_TIMEOUT_S = 2.0
 """A part that does not answer within this is not ready."""
-GRACE_S = 10.0
-"""How long a stop waits for requests under way."""
-BACKLOG = 1024
 
 SECRET_HEADER = "X-Telegram-Bot-Api-Secret-Token"  # noqa: S105  (the header's name)
 
@@ -70,13 +67,11 @@ class Services:
     depths: Callable[[], Mapping[str, int]] = dict
 
 
-def create_app(services: Services) -> web.Application:
+def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     """The application. It owns nothing that must be closed."""
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
-    openai = OpenAIApi(services.dispatcher, services.keys, services.metrics, services.settings, services.clock)
     budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
     app.add_routes([*openai.routes(), *budgets.routes(), *_Plain(services).routes()])
-    app.on_cleanup.append(openai.settled)
     return app
 
 
@@ -144,35 +139,24 @@ def _guard(services: Services) -> Middleware:
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             response = await handler(request)
-        except Denied as denied:
-            failure = denied.problem
-        except GatewayError as error:
-            failure = problem(error, clock.now(), admin=is_admin(request))
-            if failure is INTERNAL:
-                log_crash(request_id(request), error)
         except web.HTTPException as error:
-            failure = _http(error)
+            found = _http(error)
         except web.RequestPayloadError:
-            failure = Problem(400, "invalid_request", "The body's encoding is broken.")
+            found = Problem(400, "invalid_request", "The body's encoding is broken.")
         except ConnectionError:
             raise
         except Exception as error:
-            failure = INTERNAL
-            log_crash(request_id(request), error)
+            found = failure(error, request_id(request), clock.now(), admin=is_admin(request))
         else:
             if not response.prepared:
                 response.headers.setdefault(REQUEST_ID, request_id(request))
             metrics.answered(response.status)
             return response
-        metrics.answered(failure.status)
-        return _refusal(failure, request_id(request))
+        metrics.answered(found.status)
+        status, headers, body = refusal(found, request_id(request))
+        return web.Response(body=body, status=status, headers=headers)
 
     return guard
-
-
-def _refusal(failure: Problem, name: str) -> web.Response:
-    headers = {"Content-Type": "application/json", REQUEST_ID: name, **failure.headers}
-    return web.Response(body=orjson.dumps({"error": failure.error(name)}), status=failure.status, headers=headers)
 
 
 def _http(error: web.HTTPException) -> Problem:
@@ -185,27 +169,3 @@ def _http(error: web.HTTPException) -> Problem:
     if isinstance(error, web.HTTPRequestEntityTooLarge):
         return Problem(413, "invalid_request", f"The body is larger than {BODY_BYTES_MAX} bytes.")
     return Problem(error.status, "invalid_request", error.reason)
-
-
-class Server:
-    """The application on a listening socket. Handlers are cancelled when their client leaves."""
-
-    def __init__(self, app: web.Application) -> None:
-        self._runner = web.AppRunner(
-            app,
-            handler_cancellation=True,
-            access_log=None,
-            shutdown_timeout=GRACE_S,
-            keepalive_timeout=75.0,
-        )
-
-    async def start(self, host: str, port: int) -> int:
-        """Listens, and returns the port (0 picks a free one). Raises OSError."""
-        await self._runner.setup()
-        await web.TCPSite(self._runner, host, port, backlog=BACKLOG).start()
-        address = self._runner.addresses[0]
-        return int(address[1])
-
-    async def stop(self) -> None:
-        """Takes no new requests, waits for those under way for at most GRACE_S, then cancels them."""
-        await self._runner.cleanup()

@@ -26,11 +26,16 @@ _CALLER = web.RequestKey("sluicegate_caller", Key)
 _chance = random.Random(random.SystemRandom().getrandbits(256))  # noqa: S311
 
 
+def new_request_id() -> str:
+    """An id that no other request has."""
+    return f"req_{_chance.getrandbits(128):032x}"
+
+
 def request_id(request: web.Request) -> str:
     """The id of this request, made when it is first asked for."""
     found = request.get(_ID)
     if found is None:
-        found = request[_ID] = f"req_{_chance.getrandbits(128):032x}"
+        found = request[_ID] = new_request_id()
     return found
 
 
@@ -39,15 +44,26 @@ def name_request(request: web.Request, name: str) -> None:
     request[_ID] = name
 
 
-async def caller(request: web.Request, keys: Keys) -> Key:
-    """The key that calls. Raises Denied (401) and LedgerUnavailable."""
-    scheme, _, secret = request.headers.get("Authorization", "").partition(" ")
+async def key_of(authorization: str | None, keys: Keys) -> Key:
+    """The live key that this header holds. Raises Denied (401) and LedgerUnavailable."""
+    scheme, _, secret = (authorization or "").partition(" ")
     secret = secret.strip()
     key = await keys.find(secret) if secret and scheme.lower() == "bearer" else None
     if key is None:
         raise Denied(UNAUTHORIZED)
-    request[_CALLER] = key
     return key
+
+
+async def caller(request: web.Request, keys: Keys) -> Key:
+    """The key that calls. Raises Denied (401) and LedgerUnavailable."""
+    key = await key_of(request.headers.get("Authorization"), keys)
+    remember_caller(request, key)
+    return key
+
+
+def remember_caller(request: web.Request, key: Key) -> None:
+    """Keeps who calls with the request."""
+    request[_CALLER] = key
 
 
 async def admin(request: web.Request, keys: Keys) -> Key:

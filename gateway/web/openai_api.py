@@ -17,7 +17,8 @@ from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.settings import Settings
 from gateway.store.keys import Keys
-from gateway.web.auth import caller, name_request, request_id
+from gateway.web.auth import caller, key_of
+from gateway.web.exchange import Exchange, Routed, Whole
 from gateway.web.metrics import Metrics
 from gateway.web.parsing import chat_call, idempotency_key
 from gateway.web.problems import COST, PROVIDER, REQUEST_ID
@@ -40,7 +41,7 @@ class OpenAIApi:
     def routes(self) -> list[web.RouteDef]:
         """The routes under `/v1`."""
         return [
-            web.post("/v1/chat/completions", self.chat),
+            web.post("/v1/chat/completions", self.routed_chat),
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model:.+}", self.model),
         ]
@@ -52,7 +53,7 @@ class OpenAIApi:
             async with asyncio.timeout(CATCH_UP_S):
                 await self._dispatcher.settled()
 
-    async def settled(self, _: web.Application) -> None:
+    async def settled(self) -> None:
         """Returns when every stream that was sent is settled: part of a graceful stop."""
         await self._sender.settled()
 
@@ -67,29 +68,38 @@ class OpenAIApi:
         name = request.match_info["model"]
         return web.Response(body=orjson.dumps(self._model(name)), headers={"Content-Type": _JSON})
 
-    async def chat(self, request: web.Request) -> web.StreamResponse:
-        """One gated answer."""
-        key = await caller(request, self._keys)
-        call = chat_call(await request.read())
-        given = request.headers.get("Idempotency-Key")
+    async def routed_chat(self, request: web.Request) -> web.StreamResponse:
+        """One gated answer, to a request that took the long way."""
+        exchange = Routed(request)
+        whole = await self.chat(exchange)
+        if whole is not None:
+            return web.Response(status=whole.status, headers=whole.headers, body=whole.body)
+        assert exchange.response is not None, "what is not whole was streamed"
+        return exchange.response
+
+    async def chat(self, exchange: Exchange) -> Whole | None:
+        """One gated answer; None once it was streamed."""
+        key = await key_of(exchange.header("authorization"), self._keys)
+        exchange.came_from(key)
+        call = chat_call(await exchange.body())
+        given = exchange.header("idempotency-key")
         if given is not None:
-            name_request(request, f"key:{key.name}:{idempotency_key(given)}")
-        origin = Origin(request_id(request), "http", user=key.name, key=key.name, dedupe=given is not None)
+            exchange.rename(f"key:{key.name}:{idempotency_key(given)}")
+        origin = Origin(exchange.request_id, "http", user=key.name, key=key.name, dedupe=given is not None)
         if call.stream:
             events = self._dispatcher.stream(call.request, call.target, origin)
-            return await self._sender.send(request, events, origin, call.include_usage)
+            await self._sender.send(exchange, events, origin, call.include_usage)
+            return None
         # The answer need not wait for its settling, which is ahead of this client's next request in any case.
         reply = await self._dispatcher.complete(call.request, call.target, origin, settle_first=False)
         completion = reply.completion
-        return web.Response(
-            body=orjson.dumps(completion.body) if completion.raw is None else completion.raw,
-            headers={
-                "Content-Type": _JSON,
-                REQUEST_ID: reply.request_id,
-                PROVIDER: reply.slot.provider,
-                COST: str(reply.cost_micro_usd),
-            },
-        )
+        headers = {
+            "Content-Type": _JSON,
+            REQUEST_ID: reply.request_id,
+            PROVIDER: reply.slot.provider,
+            COST: str(reply.cost_micro_usd),
+        }
+        return Whole(200, headers, orjson.dumps(completion.body) if completion.raw is None else completion.raw)
 
     def _model(self, name: str) -> dict[str, object]:
         chain, slots = self._settings.slots(name)

@@ -13,14 +13,14 @@ from contextlib import aclosing
 from typing import Any
 
 import orjson
-from aiohttp import web
 
 from gateway.chat import Chunk, Origin, Slot, Usage
 from gateway.clock import Clock, to_ms
 from gateway.dispatcher import Begun, Event, Priced, Reply
 from gateway.dispatcher.replies import usage_body
 from gateway.errors import GatewayError
-from gateway.web.crash import log_crash
+from gateway.web.exchange import Exchange
+from gateway.web.failures import log_crash
 from gateway.web.metrics import Metrics
 from gateway.web.problems import INTERNAL, PROVIDER, REQUEST_ID, Problem, problem
 
@@ -38,18 +38,17 @@ class StreamSender:
         self._metrics, self._clock = metrics, clock
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def send(self, request: web.Request, events: Events, origin: Origin, include_usage: bool) -> web.StreamResponse:
+    async def send(self, exchange: Exchange, events: Events, origin: Origin, include_usage: bool) -> None:
         """Sends the answer as it comes. Raises as the dispatcher does until there is something to show, then nothing."""
         metrics, end, whole = self._metrics, self._metrics.streams_left, False
         try:
             begun = await anext(events)
             assert isinstance(begun, Begun)
-            response = web.StreamResponse(headers={**_HEADERS, REQUEST_ID: origin.request_id, PROVIDER: begun.slot.provider})
             metrics.streams_open.inc()
             try:
-                await response.prepare(request)
+                await exchange.begin({**_HEADERS, REQUEST_ID: origin.request_id, PROVIDER: begun.slot.provider})
                 created_s = to_ms(self._clock.now()) // 1000
-                page = _Page(response, origin.request_id, begun.slot, include_usage, created_s)
+                page = _Page(exchange, origin.request_id, begun.slot, include_usage, created_s)
                 whole = await self._forward(page, events, origin)
                 end = metrics.streams_done if whole else metrics.streams_broken
             except ConnectionResetError:
@@ -63,7 +62,6 @@ class StreamSender:
                 self._settle(events, origin)
             else:
                 await events.aclose()
-        return response
 
     async def settled(self) -> None:
         """Returns when every stream that was sent is settled: part of a graceful stop. After SETTLE_S upstreams are closed."""
@@ -134,11 +132,11 @@ async def _finish(events: Events, origin: Origin) -> None:
 class _Page:
     """One stream's way to its client: what is ready to be written, which chunk carries the usage, and the end."""
 
-    def __init__(self, response: web.StreamResponse, request_id: str, slot: Slot, include_usage: bool, created_s: int) -> None:
+    def __init__(self, exchange: Exchange, request_id: str, slot: Slot, include_usage: bool, created_s: int) -> None:
         self.cost_micro_usd = 0
         self.complete = False
         """True once the last chunk was taken: the one with usage and without choices, after a finish reason."""
-        self._response = response
+        self._exchange = exchange
         self._request_id, self._slot = request_id, slot
         self._include_usage, self._created_s = include_usage, created_s
         self._ready: list[bytes] = []
@@ -180,17 +178,17 @@ class _Page:
         if self._ready:
             data = b"".join(self._ready)
             self._ready.clear()
-            await self._response.write(data)
+            await self._exchange.write(data)
 
     async def end(self) -> None:
         """Writes the rest and `[DONE]`."""
-        await self._response.write_eof(b"".join((*self._ready, _DONE)))
+        await self._exchange.end(b"".join((*self._ready, _DONE)))
 
     async def fail(self, failure: Problem) -> None:
         """Writes the rest and the last event of a stream that broke, with the `error` that SDKs look for."""
         choice = {"index": 0, "delta": {}, "finish_reason": "error"}
         last = _frame({**self._chunk([choice]), "error": failure.error(self._request_id)})
-        await self._response.write_eof(b"".join((*self._ready, last)))
+        await self._exchange.end(b"".join((*self._ready, last)))
 
     def _chunk(self, choices: list[dict[str, object]]) -> dict[str, object]:
         return {

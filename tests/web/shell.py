@@ -15,8 +15,9 @@ from gateway.budget import Budget, Budgets, Calendar, Unit
 from gateway.chat import Chunk, Completion, Origin, Request, Slot, Usage
 from gateway.dispatcher import Begun, Priced, Reply
 from gateway.settings import Model, ProviderSettings, Settings, TelegramSettings
-from gateway.web.app import Receiver, Server, Services, create_app
+from gateway.web.app import Receiver, Services
 from gateway.web.metrics import Metrics
+from gateway.web.server import Server
 from tests.doubles.clock import SettableClock
 
 UTC = ZoneInfo("UTC")
@@ -154,7 +155,7 @@ async def shell(*plays: Any, receiver: Receiver | None = None, ready: Mapping[st
         ready=ready or {},
         receiver=receiver,
     )
-    server = Server(create_app(services))
+    server = Server(services)
     port = await server.start("127.0.0.1", 0)
     # One connection, so that a test sees when it is free again.
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=1)) as session:

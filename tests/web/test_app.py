@@ -272,7 +272,10 @@ def _server_transports() -> list[Any]:
 
     from aiohttp.web_protocol import RequestHandler
 
-    return [found.transport for found in gc.get_objects() if isinstance(found, RequestHandler) and found.transport]
+    from gateway.web.express import Connection
+
+    kinds = (RequestHandler, Connection)
+    return [found.transport for found in gc.get_objects() if isinstance(found, kinds) and found.transport]
 
 
 async def test_answers_are_counted_by_status() -> None:
