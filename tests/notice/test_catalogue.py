@@ -71,7 +71,7 @@ def keys_in(call: ast.Call) -> list[str]:
     return [end.value for end in ends if isinstance(end, ast.Constant) and isinstance(end.value, str)]
 
 
-@pytest.mark.parametrize("room", ["notice", "telegram_bot", "cli"])
+@pytest.mark.parametrize("room", ["notice", "telegram_bot", "workflow", "cli"])
 def test_every_key_that_a_room_asks_for_exists(room: str) -> None:
     sources = (HOUSE / room).rglob("*.py")
     calls = [node for source in sources for node in ast.walk(ast.parse(source.read_text())) if isinstance(node, ast.Call)]
