@@ -396,6 +396,7 @@ def upgrade() -> None:
     op.create_table(
         "schedules",
         sa.Column("name", sa.String(length=128), nullable=False),
+        sa.Column("line", sa.Text(), nullable=False),
         sa.Column("first_seen", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("name", name=op.f("pk_schedules")),
     )

@@ -22,7 +22,7 @@ DEFAULT_PATH = "workflows"
 EVERYONE = ("admins", "users")
 """The words that `who` knows beside numeric ids."""
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _TO = re.compile(r"telegram:-?\d+(/\d+)?|file:.+")
 
 
@@ -81,7 +81,7 @@ def named(root: Table, key: str) -> list[Table]:
     for table in tables:
         name = table.text("name", required=True)
         if name and not _NAME.fullmatch(name):
-            table.wrong("name", "has letters, digits and . _ - only")
+            table.wrong("name", "has letters, digits and . _ - only, at most 64")
         elif name in seen:
             table.wrong("name", f"is used by an earlier one of [[{key}]]")
         seen.add(name)

@@ -19,12 +19,15 @@ class Fires:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    async def first_seen(self, name: str) -> datetime:
-        """Since when a schedule is known: from now on, if it was not."""
+    async def first_seen(self, name: str, line: str) -> datetime:
+        """Since when a schedule is known with this line of times: from now on, if it was not or had another."""
         now = to_ms(self._clock.now())
 
         def work(connection: Connection) -> int:
-            connection.execute(upsert(connection, schedules).values(name=name, first_seen=now).on_conflict_do_nothing())
+            added = upsert(connection, schedules).values(name=name, line=line, first_seen=now)
+            changed = schedules.c.line != added.excluded.line
+            new = {"line": added.excluded.line, "first_seen": added.excluded.first_seen}
+            connection.execute(added.on_conflict_do_update(index_elements=[schedules.c.name], set_=new, where=changed))
             found: int = connection.execute(select(schedules.c.first_seen).where(schedules.c.name == name)).scalar_one()
             return found
 

@@ -128,9 +128,10 @@ schedules = Table(
     "schedules",
     metadata,
     Column("name", String(128), primary_key=True),
+    Column("line", Text, nullable=False),
     Column("first_seen", BigInteger, nullable=False),
 )
-"""Since when each schedule is known: one that is seen first now has no missed fires."""
+"""Since when each schedule is known with its line: one that is seen first now has no missed fires."""
 
 schedule_fires = Table(
     "schedule_fires",

@@ -86,7 +86,7 @@ def test_a_folder_is_relative_to_the_configuration(tmp_path: Path) -> None:
         ("0 8 * * 1-5", "0 8 31 2 *", "schedules.morning-digest.cron: bad day-of-month"),
         ('workflow = "digest"', "", "schedules.morning-digest.workflow: is required"),
         ('name = "nightly"', 'name = "morning-digest"', "schedules.morning-digest.name: is used by an earlier one"),
-        ('name = "nightly"', 'name = "night ly"', "schedules.night ly.name: has letters, digits and . _ - only"),
+        ('name = "nightly"', 'name = "night ly"', "schedules.night ly.name: has letters, digits and . _ - only, at most 64"),
         ("cron = \"30 2 * * *\"", "", "schedules.nightly.cron: is required"),
         ("telegram:1001", "telegram:me", 'schedules.morning-digest.to: must be "telegram:CHAT"'),
         ("telegram:-100200/7", "mail:me", 'reports.daily.to: must be "telegram:CHAT"'),

@@ -305,9 +305,9 @@ async def test_only_ended_runs_are_forgotten_with_all_that_is_theirs(store: Runs
 
 async def test_a_fire_is_seen_to_once_and_the_last_one_is_remembered(database: Database, clock: SettableClock) -> None:
     fires, began = Fires(database, clock), clock.now()
-    assert await fires.first_seen("daily") == began
+    assert await fires.first_seen("daily", "0 8 * * *") == began
     clock.advance(hours=1)
-    assert await fires.first_seen("daily") == began
+    assert await fires.first_seen("daily", "0 8 * * *") == began
     assert await fires.last("daily") is None
     assert await fires.mark("daily", began)
     assert not await fires.mark("daily", began)
@@ -319,3 +319,7 @@ async def test_a_fire_is_seen_to_once_and_the_last_one_is_remembered(database: D
     assert await fires.last("daily") == clock.now() - timedelta(days=1)
     assert not await fires.mark("other", began), "the latest one of each is kept"
     assert await fires.mark("daily", began)
+    # With another line of times a schedule begins anew, also when the line is one that it had before.
+    assert await fires.first_seen("daily", "0 9 * * *") == clock.now()
+    clock.advance(days=1)
+    assert await fires.first_seen("daily", "0 8 * * *") == clock.now()
