@@ -21,6 +21,8 @@ from telegram.constants import ReactionEmoji
 from tests.doubles.tdlib import problem
 
 TOKEN = "123456:TEST"
+UNTIL_S = 30.0
+"""How long a test waits for what must come: long, since the machine may be busy with other things."""
 REACTIONS = {str(emoji.value) for emoji in ReactionEmoji}
 
 _EXTRA = {
@@ -240,6 +242,11 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
         query = {"id": str(self._message_id), "from": person(user), "chat_instance": "1", "data": token, "message": on}
         await self.enqueue_update({"callback_query": query}, token=TOKEN)
 
+    @property
+    def unread(self) -> int:
+        """Updates that the bot has not acknowledged yet."""
+        return len(self._update_queues._state(TOKEN).updates)
+
     def bubbles(self, chat: int = 42) -> list[Bubble]:
         """The bot's messages in a chat, as they stand, oldest first."""
         return [bubble for (where, _), bubble in sorted(self.chats.items()) if where == chat]
@@ -248,15 +255,15 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
         """The calls of a method that were not refused."""
         return [c for c in self.calls if c.method == method and c.error in (None, "cut") and (chat is None or c.chat == chat)]
 
-    async def until(self, condition: Callable[[], Any], timeout_s: float = 8.0) -> Any:
+    async def until(self, condition: Callable[[], Any], timeout_s: float = UNTIL_S) -> Any:
         """Waits until the condition holds, and returns what it gave."""
         async with asyncio.timeout(timeout_s):
             while not (found := condition()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             return found
 
-    async def answered(self, text: str, chat: int = 42, timeout_s: float = 8.0) -> Bubble:
-        """Waits until some message in the chat contains the text."""
+    async def answered(self, text: str, chat: int = 42, timeout_s: float = UNTIL_S) -> Bubble:
+        """Waits until some message in the chat contains the text; it may still be a preview of a longer one."""
         found: Bubble = await self.until(lambda: next((b for b in self.bubbles(chat) if text in b.text), None), timeout_s)
         return found
 

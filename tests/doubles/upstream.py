@@ -146,7 +146,7 @@ class Upstream:
         self.seen.clear()
         self._released.clear()
 
-    async def until(self, condition: Any, timeout_s: float = 5.0) -> None:
+    async def until(self, condition: Any, timeout_s: float = 30.0) -> None:
         """Waits until `condition()` is true; it is asked again whenever something changed."""
         async with asyncio.timeout(timeout_s), self.changed:
             await self.changed.wait_for(condition)

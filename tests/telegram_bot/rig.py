@@ -7,13 +7,18 @@ import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from sqlalchemy import Connection, and_, func, or_, select
+
+from gateway.clock import to_ms
 from gateway.dispatcher import Dispatcher
 from gateway.providers import build
 from gateway.settings import Settings, load
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.tables import tg_updates, usage
+from gateway.store.telegram import State
 from gateway.telegram_bot import TelegramBot
-from tests.doubles.botapi import TOKEN, BotApi
+from tests.doubles.botapi import TOKEN, UNTIL_S, BotApi
 from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
 
@@ -101,8 +106,22 @@ class Rig:
         await self.database.close()
 
     async def idle(self) -> None:
-        """Waits until every update that was taken is done with: a text in the chat may still be a preview."""
-        await self.api.until(lambda: not self.bot.queue_depth)
+        """Waits until all that was said is done with, or waits for its window: what stands in a chat may be a preview."""
+        async with asyncio.timeout(UNTIL_S):
+            while self.api.unread or await self.database.read(self._open) or self.bot.queue_depth:  # noqa: ASYNC110 - the state of another program
+                await asyncio.sleep(0.02)
+
+    def _open(self, connection: Connection) -> int:
+        due = and_(tg_updates.c.state == State.PARKED, tg_updates.c.due_ms <= to_ms(self.clock.now()))
+        wanted = or_(tg_updates.c.state.in_([State.RECEIVED, State.ANSWERING]), due)
+        return int(connection.execute(select(func.count()).select_from(tg_updates).where(wanted)).scalar_one())
+
+    async def settled(self) -> None:
+        """Waits until no call to a provider is under way in the books."""
+        pending = select(func.count()).select_from(usage).where(usage.c.state == "pending")
+        async with asyncio.timeout(UNTIL_S):
+            while await self.database.read(lambda connection: connection.execute(pending).scalar_one()):  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
 
     async def restart(self) -> None:
         """Another start on the same database."""

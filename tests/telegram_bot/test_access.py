@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -21,7 +20,7 @@ async def test_a_stranger_gets_one_polite_sentence_with_the_id_and_no_model(tmp_
         await run.api.answered(f"Your id: {STRANGER}", STRANGER)
         await run.api.say("/budget", STRANGER)
         await run.api.say("/raise x +1", STRANGER)
-        await asyncio.sleep(0.5)
+        await run.idle()
         assert len(run.api.bubbles(STRANGER)) == 2
         assert run.first.meter.requests == 0
         assert not run.api.made("sendChatAction", STRANGER)
@@ -101,7 +100,7 @@ async def test_admin_commands_of_others_are_refused_by_name(tmp_path: Path, sqli
     async with rig(tmp_path, sqlite_url) as run:
         for command in ("/allow 99", "/deny 43", "/raise x +1", "/pause", "/resume"):
             await run.api.say(command, PERSON)
-        await run.api.until(lambda: len(run.api.bubbles()) == 5, 12)
+        await run.api.until(lambda: len(run.api.bubbles()) == 5)
         assert all(bubble.text == "P42, only an admin can do that." for bubble in run.api.bubbles())
         await run.api.say("hello", PERSON)
         await run.api.answered("Answer from the first.", PERSON)

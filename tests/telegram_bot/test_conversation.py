@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +17,7 @@ async def test_a_conversation_is_remembered_also_after_a_restart_until_new(tmp_p
     async with rig(tmp_path, sqlite_url, telegram='system_prompt = "Be brief."') as run:
         await run.api.say("my name is Ada")
         await run.api.answered("Answer")
+        await run.idle()
         await run.restart()
         await run.api.say("what is my name?")
         await run.api.until(lambda: len(run.api.bubbles()) == 2)
@@ -38,6 +37,7 @@ async def test_the_oldest_turns_are_dropped_by_tokens_and_that_is_said_once(tmp_
         for n in range(5):
             await run.api.say(f"question {n} " + "word " * 40)
             await run.api.until(lambda n=n: len(run.api.bubbles()) == n + 1)
+        await run.idle()
         said = [bubble for bubble in run.api.bubbles() if "no longer fit" in bubble.text]
         assert len(said) == 1
         last = prompt(run)
@@ -52,10 +52,11 @@ async def test_case_48_stop_ends_a_long_answer_within_a_second_and_keeps_what_wa
         await run.api.say("a long one")
         bubble = await run.api.answered("word3")
         await run.api.say("waits behind it")
-        started = time.monotonic()
+        sent = run.first.seen[0].pieces
         await run.api.say("/stop")
-        await run.first.until(lambda: run.first.meter.client_left == 1, 1.0)
-        assert time.monotonic() - started < 1.0
+        await run.first.until(lambda: run.first.meter.client_left == 1)
+        # By the upstream's own pace, which a busy machine slows down as it does the bot: twenty words make a second.
+        assert run.first.seen[0].pieces - sent <= 20
         await run.api.until(lambda: "Stopped" in bubble.text)
         kept = bubble.text.split("\n\n")[0].strip()
         assert kept.startswith("word0 word1")
@@ -108,7 +109,7 @@ async def test_case_46_an_empty_reply_is_one_clear_sentence(tmp_path: Path, sqli
         run.first.default = run.second.default = Script(text="", pieces=0)
         await run.api.say("question")
         await run.api.until(lambda: run.api.bubbles())
-        await asyncio.sleep(1)
+        await run.idle()
         assert [bubble.text for bubble in run.api.bubbles()] == ["The model gave an empty answer. /retry asks again."]
 
 
@@ -126,13 +127,14 @@ async def test_case_46_a_large_file_is_told_before_any_download(tmp_path: Path, 
 
 
 async def test_case_46_an_album_is_one_turn(tmp_path: Path, sqlite_url: str) -> None:
-    async with rig(tmp_path, sqlite_url, provider="image_tokens = 100") as run:
+    async with rig(tmp_path, sqlite_url, provider="image_tokens = 100", start=False) as run:
         run.api.assets["pic"] = {"data": b"\x89PNG pixels"}
         photo = [{"file_id": "pic", "file_unique_id": "u", "width": 90, "height": 90, "file_size": 12}]
         for n in range(3):
             await run.api.say(None, photo=photo, media_group_id="album", caption="what are these?" if n == 0 else None)
+        await run.start()
         await run.api.answered("Answer from the first.")
-        await asyncio.sleep(1)
+        await run.idle()
         assert run.first.meter.requests == 1
         content = run.first.seen[0].body["messages"][-1]["content"]
         assert [part["type"] for part in content] == ["text", "image_url", "image_url", "image_url"]
@@ -140,12 +142,13 @@ async def test_case_46_an_album_is_one_turn(tmp_path: Path, sqlite_url: str) -> 
 
 
 async def test_case_46_a_split_paste_is_one_turn(tmp_path: Path, sqlite_url: str) -> None:
-    async with rig(tmp_path, sqlite_url) as run:
+    async with rig(tmp_path, sqlite_url, start=False) as run:
         await run.api.say("a" * 4096)
         await run.api.say("b" * 4090)
         await run.api.say("the end")
+        await run.start()
         await run.api.answered("Answer from the first.")
-        await asyncio.sleep(1)
+        await run.idle()
         assert [text for role, text in prompt(run) if role == "user"] == ["a" * 4096 + "b" * 4090 + "\nthe end"]
         assert run.first.meter.requests == 1
 

@@ -34,6 +34,7 @@ async def test_people_see_bars_without_names_or_amounts_and_admins_see_all(tmp_p
         for user in (PERSON, OTHER):
             await run.api.say("question", user)
             await run.api.answered("Yes.", user)
+        await run.idle()
         await run.api.say("/budget", PERSON)
         shown = await run.api.answered("Your allowance")
         assert shown.text.splitlines() == [
@@ -68,6 +69,7 @@ async def test_usage_is_the_persons_own_month(tmp_path: Path, sqlite_url: str) -
         await run.api.say("question", OTHER)
         await run.api.answered("Yes.", OTHER)
         await run.api.until(lambda: len(run.api.bubbles(PERSON)) == 3)
+        await run.idle()
         await run.api.say("/usage", PERSON)
         await run.api.answered("This month: answers 2, tokens 2,402.")
         await run.api.say("/usage", ADMIN)

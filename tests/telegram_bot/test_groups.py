@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +51,7 @@ async def test_case_41_a_mention_in_a_caption_addresses_the_bot(tmp_path: Path, 
         await run.api.say(None, PERSON, GROUP, photo=photo, caption="@test_bot what is it?", caption_entities=entities)
         await run.api.say(None, PERSON, GROUP, photo=photo, caption="not for you")
         await run.api.answered("cannot read pictures", GROUP)
-        await asyncio.sleep(0.5)
+        await run.idle()
         assert len(run.api.bubbles(GROUP)) == 1
 
 

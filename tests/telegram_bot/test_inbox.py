@@ -9,8 +9,8 @@ import pytest
 from sqlalchemy import select
 
 from gateway.store.tables import tg_updates
-from gateway.store.telegram import Arrival, Inbox, Lane, State
-from tests.doubles.botapi import TOKEN, Fault, message
+from gateway.store.telegram import Arrival, Inbox, Lane
+from tests.doubles.botapi import Fault, message
 from tests.doubles.upstream import Script
 from tests.telegram_bot.rig import GROUP, HOURLY, OTHER, PERSON, Rig, rig
 
@@ -25,16 +25,14 @@ async def become(run: Rig, wanted: list[tuple[str, str]]) -> None:
     found = await states(run)
     for _ in range(1000):
         if found == wanted:
-            return
+            break
         await asyncio.sleep(0.02)
         found = await states(run)
     assert found == wanted
 
 
 async def done(run: Rig) -> list[tuple[str, str]]:
-    async with asyncio.timeout(20):
-        while any(state != State.DONE for state, _ in await states(run)):  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
+    await run.idle()
     return await states(run)
 
 
@@ -50,7 +48,8 @@ async def test_case_36_an_update_delivered_twice_is_answered_once(tmp_path: Path
         await run.bot._source.take([raw])
         await run.api.say("another")
         await run.api.until(lambda: len(run.api.bubbles()) == 2)
-        assert run.first.meter.requests == 2
+        await run.idle()
+        assert (len(run.api.bubbles()), run.first.meter.requests) == (2, 2)
 
 
 async def test_case_36_messages_sent_while_down_are_answered_in_order(tmp_path: Path, sqlite_url: str) -> None:
@@ -99,7 +98,7 @@ async def test_a_crash_after_the_answer_was_settled_spends_nothing_again(tmp_pat
         run.api.faults.append(Fault("sendMessage", "Too Many Requests: retry after 60", 429, {"retry_after": 60}, 99))
         await run.api.say("question")
         await run.first.until(lambda: run.first.meter.answered == 1)
-        await asyncio.sleep(0.5)
+        await run.settled()
         await run.stop()
         run.api.faults.clear()
         await run.start()
@@ -109,13 +108,14 @@ async def test_a_crash_after_the_answer_was_settled_spends_nothing_again(tmp_pat
 
 async def test_order_inside_a_chat_and_none_between_chats(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url) as run:
-        run.first.queue.append(Script(text="slow", start_delay_s=1.0))
+        run.first.queue.append(Script(text="slow", gate=True))
         await run.api.say("one", PERSON)
         await run.first.until(lambda: run.first.meter.requests == 1)
         await run.api.say("two", PERSON)
         await run.api.say("other", OTHER)
         await run.api.answered("Answer from the first.", OTHER)
         assert run.api.bubbles(PERSON) == [], "the other chat did not wait"
+        run.first.release()
         await run.api.answered("Answer from the first.", PERSON)
         assert [bubble.text for bubble in run.api.bubbles(PERSON)] == ["slow", "Answer from the first."]
 
@@ -173,7 +173,7 @@ async def test_the_offset_moves_on_only_after_the_commit(tmp_path: Path, sqlite_
         await run.api.answered("Answer")
         polls = [item for item in run.api.requests if item["method"] == "getUpdates"]
         assert all("allowed_updates" in item["fields"] for item in polls)
-        assert run.api._update_queues._state(TOKEN).updates == [], "what is committed is acknowledged"
+        await run.api.until(lambda: not run.api.unread)  # what is committed is acknowledged
 
 
 async def test_an_update_that_nobody_can_read_is_passed_over(tmp_path: Path, sqlite_url: str) -> None:
@@ -189,7 +189,7 @@ async def test_after_a_restart_with_another_configuration_the_question_is_asked_
         run.api.faults.append(Fault("sendMessage", "Too Many Requests: retry after 60", 429, {"retry_after": 60}, 99))
         await run.api.say("question")
         await run.first.until(lambda: run.first.meter.answered == 1)
-        await asyncio.sleep(0.5)
+        await run.settled()
         await run.stop()
         run.api.faults.clear()
         run.telegram = 'system_prompt = "Another one."'
@@ -204,7 +204,7 @@ async def test_a_graceful_stop_lets_answers_under_way_end(tmp_path: Path, sqlite
         run.first.default = Script(text="one two three four five", delay_s=0.2)
         await run.api.say("question")
         await run.api.until(lambda: run.first.meter.requests == 1)
-        await run.stop(settle_s=5)
+        await run.stop(settle_s=30)
         assert [bubble.text for bubble in run.api.bubbles()] == ["one two three four five"]
         await run.start()
         assert await done(run) == [("done", "answered")]
@@ -260,12 +260,15 @@ async def test_a_database_that_is_gone_for_a_while_loses_no_message(tmp_path: Pa
 
         inbox, real = run.bot._desk.inbox, run.bot._desk.inbox.add
 
+        tried = asyncio.Event()
+
         async def gone(*_: object) -> list[int]:
+            tried.set()
             raise LedgerUnavailable("gone")
 
         inbox.add = gone  # type: ignore[method-assign]
         await run.api.say("question")
-        await asyncio.sleep(0.5)
-        assert run.api._update_queues._state(TOKEN).updates, "it is not acknowledged"
+        await tried.wait()
+        assert run.api.unread, "it is not acknowledged"
         inbox.add = real  # type: ignore[method-assign]
         await run.api.answered("Answer from the first.")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
+from tests.doubles.own_time import within
 from tests.doubles.upstream import Script
 from tests.telegram_bot.rig import ADMIN, GROUP, HOURLY, OTHER, PERSON, Rig, rig
 
@@ -14,6 +14,7 @@ ONE = '[[budgets]]\nname = "team-hour"\nrequests = {n}\nper = "hour"\n'
 async def spent(run: Rig, user: int = OTHER) -> None:
     await run.api.say("takes what there is", user)
     await run.api.answered("Answer from the first.", user)
+    await run.idle()
 
 
 async def test_case_43_a_stranger_or_another_person_taps_in_vain_and_the_asker_counts_once(
@@ -60,7 +61,8 @@ async def test_case_12_a_raise_answers_parked_questions_within_a_second(tmp_path
         await run.api.until(lambda: list(notice.buttons) == ["Cancel"])
         await run.api.say("/raise team-hour +1 2h", ADMIN)
         await run.api.answered("team-hour", ADMIN)
-        await run.api.answered("Answer from the first.", timeout_s=1.5)
+        async with within(1.5):
+            await run.api.answered("Answer from the first.")
 
 
 async def test_a_parked_question_waits_when_it_meets_no_room_and_expires_with_a_word(tmp_path: Path, sqlite_url: str) -> None:
@@ -74,14 +76,14 @@ async def test_a_parked_question_waits_when_it_meets_no_room_and_expires_with_a_
         await run.api.say("/pause", ADMIN)
         await run.api.answered("Paused", ADMIN)
         run.clock.advance(hours=1, minutes=30)
-        await asyncio.sleep(1)
+        await run.idle()
         assert len(run.api.bubbles()) == 1, "it waits without a word"
         run.clock.advance(minutes=31)
         expired = await run.api.answered("waited too long")
         assert expired.reply_to is not None
         await run.api.until(lambda: "no longer waits" in notice.text and not notice.buttons)
         await run.api.say("/resume", ADMIN)
-        await asyncio.sleep(1)
+        await run.idle()
         assert run.first.meter.requests == 1
 
 
@@ -126,8 +128,8 @@ async def test_an_admin_hears_of_the_same_person_once_in_a_while(tmp_path: Path,
             await run.api.until(lambda n=n: len(run.api.bubbles()) == n + 1)
             await run.api.tap(run.api.bubbles()[n], "Ask an admin")
             await run.api.until(lambda n=n: "admins are told" in run.api.bubbles()[n].text)
+        await run.idle()
         assert len(run.api.bubbles(ADMIN)) == 1
-        await asyncio.sleep(1)
         assert run.first.meter.requests == 0
         await run.api.say("/raise team-hour +9", ADMIN)
         await run.api.until(lambda: len(run.api.bubbles()) == 6)
@@ -146,7 +148,7 @@ async def test_a_notice_follows_its_question(tmp_path: Path, sqlite_url: str) ->
         await run.restart()
         await run.api.say("/resume", ADMIN)
         await run.api.until(lambda: "13:00" in notice.text)
-        await asyncio.sleep(1)
+        await run.idle()
         run.clock.advance(hours=1)
         await run.api.answered("Answer from the first.")
         await run.api.until(lambda: notice.text == "✅ La respuesta está abajo." and not notice.buttons)
@@ -167,7 +169,7 @@ async def test_cancel_by_command_and_by_button(tmp_path: Path, sqlite_url: str) 
         await run.api.tap(notice, "Cancel")
         await run.api.until(lambda: "no longer waits" in run.api.made("answerCallbackQuery")[-1].text)
         run.clock.advance(hours=1)
-        await asyncio.sleep(1)
+        await run.idle()
         assert run.first.meter.requests == 1
 
 
@@ -188,7 +190,7 @@ async def test_case_67_parked_people_come_oldest_first_and_nothing_passes_the_li
             run.clock.advance(hours=1)
             due = people[4 * window : 4 * window + 4]
             await run.api.until(lambda due=due: all(len(run.api.bubbles(person)) == 2 for person in due))
-            await asyncio.sleep(0.6)
+            await run.idle()
             assert run.first.meter.requests == 4 + 4 * (window + 1)
         asked = [seen.body["messages"][-1]["content"] for seen in run.first.seen[4:]]
         assert asked == [f"question of {person}" for person in people]
@@ -197,10 +199,12 @@ async def test_case_67_parked_people_come_oldest_first_and_nothing_passes_the_li
 async def test_case_64_holds_only_make_a_message_wait_and_no_notice(tmp_path: Path, sqlite_url: str) -> None:
     budgets = '[[budgets]]\nname = "team-hour"\ntokens = 1400\nper = "hour"\n'
     async with rig(tmp_path, sqlite_url, budgets=budgets) as run:
-        run.first.queue.append(Script(text="Slow one.", start_delay_s=1.0))
+        run.first.queue.append(Script(text="Slow one.", gate=True))
         await run.api.say("first", OTHER)
         await run.first.until(lambda: run.first.meter.requests == 1)
         await run.api.say("second", PERSON)
+        await run.api.until(lambda: run.bot.queue_depth == 2)
+        run.first.release()
         await run.api.answered("Answer from the first.", PERSON)
         assert len(run.api.bubbles(PERSON)) == 1
 
