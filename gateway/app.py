@@ -30,6 +30,7 @@ from gateway.store.database import Database
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
+from gateway.workflow.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
@@ -68,6 +69,7 @@ class App:
         self.pairing_code: str | None = None
         """What makes the first admin by /start CODE; None when there is one, or no bot."""
         self.bot: TelegramBot | None = None
+        self._catalogue: Catalogue | None = None
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
@@ -86,6 +88,13 @@ class App:
         """The gate and what is behind it; there once the program was opened with it."""
         assert self._dispatcher is not None, "opened without the gate"
         return self._dispatcher
+
+    @property
+    def catalogue(self) -> Catalogue:
+        """Every workflow; the files are read at the first look. Raises ConfigError with everything that is wrong there."""
+        if self._catalogue is None:
+            self._catalogue = Catalogue.load(self.settings)
+        return self._catalogue
 
     async def open(self, *, gate: bool = True, observer: Observer | None = None) -> None:
         """Books and keys, and with `gate` the dispatcher. Raises DatabaseBehind, LedgerUnavailable."""
@@ -111,9 +120,13 @@ class App:
         self._spawn(self.store.keep_up())
 
     async def start(self) -> None:
-        """Opens everything and takes work in. Raises DatabaseBehind, LedgerUnavailable, OSError (the port is taken)."""
+        """Opens everything and takes work in.
+
+        Raises ConfigError (a workflow is wrong), DatabaseBehind, LedgerUnavailable, OSError (the port is taken).
+        """
         from gateway.web.metrics import Metrics
 
+        log.info("workflows_loaded", count=len(self.catalogue.definitions))
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
         self._set_alarms()

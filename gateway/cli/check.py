@@ -10,12 +10,15 @@ import typer
 from gateway.budget import Budget, Unit
 from gateway.chat import Request, Slot
 from gateway.cli.outcome import DONE, FAILED, USAGE, complain
-from gateway.cli.render import amount, document, scope_text, show, unit_name
+from gateway.cli.render import amount, document, moment, scope_text, show, stamp, unit_name
 from gateway.cli.session import load_settings, opened
 from gateway.cli.words import origin, resting_text
+from gateway.cli.workflows import caps_text, who_text
+from gateway.clock import SystemClock
 from gateway.errors import ChainExhausted, GatewayError, UnknownPrice
 from gateway.prices import Prices, Source
 from gateway.settings import Settings
+from gateway.workflow.catalogue import Catalogue
 
 if TYPE_CHECKING:
     from gateway.app import App
@@ -27,6 +30,7 @@ Sources = dict[Slot, Source | None]
 async def check(config: Path | None, *, online: bool, as_json: bool) -> int:
     """Prints what there is; exit code 2 when a USD budget meets a model without a price, 1 when a provider does not answer."""
     settings = load_settings(config)
+    catalogue = Catalogue.load(settings)
     prices = Prices(settings)
     sources = {slot: prices.source(slot) for slot in _slots(settings)}
     unpriced = [slot for slot, source in sources.items() if source is None and _usd_budgets(settings, slot)]
@@ -36,9 +40,10 @@ async def check(config: Path | None, *, online: bool, as_json: bool) -> int:
             for name in settings.providers:
                 results[name] = await _probe(app, name)
     if as_json:
-        document(_document(settings, sources, unpriced, results))
+        document(_document(settings, sources, unpriced, results) | _workflows_document(settings, catalogue))
     else:
         _print(settings, sources, results, right=not unpriced)
+        _print_workflows(settings, catalogue)
     for slot in unpriced:
         names = ", ".join(budget.name for budget in _usd_budgets(settings, slot))
         complain(f"{UnknownPrice(slot.provider, slot.model)}")
@@ -146,5 +151,45 @@ def _print(settings: Settings, sources: Sources, results: dict[str, str], *, rig
     typer.echo()
     bot = "on" if settings.telegram.token else "off (set TELEGRAM_BOT_TOKEN in .env)"
     typer.echo(f"Telegram bot: {bot}. HTTP: {settings.host}:{settings.port}.")
+
+
+def _workflows_document(settings: Settings, catalogue: Catalogue) -> dict[str, object]:
+    now = SystemClock().now()
+    return {
+        "workflows": [
+            {"name": name, "who": list(settings.workflows.of(name).who), "file": str(definition.path)}
+            for name, definition in catalogue.definitions.items()
+        ],
+        "schedules": [
+            {
+                "name": schedule.name,
+                "cron": schedule.cron.text,
+                "workflow": schedule.workflow,
+                "params": dict(schedule.params),
+                "to": schedule.to or None,
+                "next": stamp(schedule.cron.after(now)),
+            }
+            for schedule in settings.schedules
+        ],
+    }
+
+
+def _print_workflows(settings: Settings, catalogue: Catalogue) -> None:
+    now = SystemClock().now()
+    typer.echo()
+    found = catalogue.definitions.items()
+    if found:
+        rows = [[name, who_text(settings, name), caps_text(definition.caps)] for name, definition in found]
+        show(["workflow", "who may start it", "a run may spend"], rows)
+    else:
+        typer.echo(f"No workflows: none came with the program, and there is none in {settings.workflows.path}.")
+    if settings.schedules:
+        typer.echo()
+        schedules = [
+            [one.name, one.cron.text, one.workflow, one.to or "nowhere", moment(one.cron.after(now), settings.zone, now)]
+            for one in settings.schedules
+        ]
+        show(["schedule", "cron", "starts", "tells", "next"], schedules)
     if settings.resting:
+        typer.echo()
         typer.echo(resting_text(settings))

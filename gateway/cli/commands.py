@@ -194,6 +194,14 @@ def usage(
     run(lambda: work.usage(config, by, since, until, as_json=as_json, as_csv=as_csv))
 
 
+@app.command()
+def workflows(config: Config = None, as_json: Json = False) -> None:
+    """Every workflow that can be started, with its parameters."""
+    from gateway.cli import workflows as work
+
+    run(lambda: work.show_workflows(config, as_json=as_json))
+
+
 @ledger_app.command("check")
 def ledger_check(config: Config = None, as_json: Json = False) -> None:
     """Recompute every counter from the usage rows; exit code 1 when one differs."""
