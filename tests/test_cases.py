@@ -58,6 +58,8 @@ CASES = {
     "47": "a group hears of an empty budget once per window, and is answered again after a raise",
     "48": "/stop ends a long answer within a second; the part is kept and settled",
     "49": "two users, two chats, two bots: nothing mixes",
+    "53": "the same key started from three processes is one run",
+    "56": "parameters that are wrong or hostile are refused by name, never a shell injection",
     "57": "an approval answered twice, after its time, after a restart, by the wrong person",
     "60": "n, tools and schemas are counted; fields that change the price are refused by name",
     "61": "images are bounded by declaration or refused, never by bytes",
