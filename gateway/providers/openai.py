@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import orjson
 
@@ -18,6 +18,7 @@ from gateway.ledger import Reservation
 from gateway.providers import classify, usage
 from gateway.providers.call import Call, Endpoint, as_chunk, from_json, model_of
 from gateway.providers.http import HttpClient
+from gateway.providers.plain import Plain, PlainEvents, with_content
 from gateway.settings import ProviderSettings
 
 MAX_TOKENS = "max_tokens"
@@ -25,7 +26,6 @@ MAX_COMPLETION_TOKENS = "max_completion_tokens"
 _WANTS_COMPLETION_NAME = re.compile(r"(o[1-9]|gpt-[5-9])([-.].*)?")
 _SHOWN = ("tool_calls", "function_call", "audio")
 """Parts of a delta, beside its text, of which a client sees something."""
-_PLAIN = frozenset({"role", "content"})
 _OURS = ("model", "messages", "stream", "stream_options", "n", MAX_TOKENS, MAX_COMPLETION_TOKENS)
 
 
@@ -101,10 +101,11 @@ class OpenAIProvider:
 
 
 class _Answers:
-    """Which of the `n` answers of a stream have begun and which have finished."""
+    """Which of the `n` answers of a stream have begun and which have finished, and what its plain events look like."""
 
     def __init__(self, n: int) -> None:
         self.one = n == 1
+        self.plain = PlainEvents()
         self._n = n
         self._begun: set[int] = set()
         self._done: set[int] = set()
@@ -129,9 +130,9 @@ def _chunks(payloads: list[bytes], call: Call, answers: _Answers) -> Iterator[Ch
 
     Nearly every event is such a one: each that went its own way through the house would cost more than reading it does.
     """
-    plain: list[_Plain] = []
+    plain: list[Plain] = []
     for left, data in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
-        if answers.one and (found := _plain(data)) is not None:
+        if answers.one and (found := answers.plain.read(data)) is not None:
             plain.append(found)
             continue
         if plain:
@@ -142,33 +143,13 @@ def _chunks(payloads: list[bytes], call: Call, answers: _Answers) -> Iterator[Ch
         yield _together(plain, call, more=False)
 
 
-class _Plain(NamedTuple):
-    """An event that has nothing but content."""
-
-    event: dict[str, Any]
-    content: str
-    data: bytes
-
-
-def _plain(data: bytes) -> _Plain | None:
-    """The event with its content where it has nothing else, on one line; None for any other, and for what is no event."""
-    try:
-        event = from_json(data)
-        content = _plain_content(event)
-    except (ValueError, AttributeError, TypeError, LookupError):
-        return None
-    return _Plain(event, content, data) if content and b"\n" not in data else None
-
-
-def _together(plain: list[_Plain], call: Call, *, more: bool) -> Chunk:
+def _together(plain: list[Plain], call: Call, *, more: bool) -> Chunk:
     call.content_came = True
-    event, content, data = plain[-1]
+    content, like, data = plain[-1]
     if len(plain) > 1:
-        choice = event["choices"][0]
         content = "".join([part.content for part in plain])
-        event = {**event, "choices": [{**choice, "delta": {**choice["delta"], "content": content}}]}
         data = b"\n\ndata: ".join([part.data for part in plain])
-    return Chunk(content, True, "", None, None, model_of(event), event, data, more, len(plain))
+    return Chunk(content, True, "", None, None, model_of(like), with_content(like, content), data, more, len(plain))
 
 
 def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
@@ -207,19 +188,6 @@ def _check(choice: Mapping[str, Any], said: Mapping[str, Any]) -> None:
     texts = [function.get(name) or "" for function in functions for name in ("name", "arguments")]
     if not all(isinstance(number, int) for number in numbers) or not all(isinstance(text, str) for text in texts):
         raise TypeError
-
-
-def _plain_content(event: dict[str, Any]) -> str | None:
-    """The text of an event that has nothing else."""
-    choices = event.get("choices") or []
-    if len(choices) != 1 or event.get("usage") or "error" in event or "x_groq" in event:
-        return None
-    choice = choices[0]
-    delta = choice.get("delta")
-    if not delta or choice.get("finish_reason") or choice.get("index") or "usage" in choice or "error" in choice:
-        return None
-    content = delta.get("content")
-    return content if type(content) is str and (len(delta) == 1 or delta.keys() <= _PLAIN) else None
 
 
 def _completion(data: bytes, call: Call, model: str) -> Completion:

@@ -26,6 +26,8 @@ class SseParser:
             block = self._without_mark(block)
         if self._after_cr or b"\r" in block:
             block = self._with_line_feeds(block)
+        if not self._rest and (payloads := _whole_events(block)):
+            return payloads
         if b"\n" not in block:
             self._rest += block
             self._check()
@@ -63,6 +65,14 @@ class SseParser:
         if block.endswith(b"\r"):
             self._after_cr = True
         return block.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+
+
+def _whole_events(block: bytes) -> list[bytes]:
+    """The payloads of a block that holds whole events of one `data` line each, as most do; [] for any other block."""
+    if not block.startswith(b"data: ") or not block.endswith(b"\n\n"):
+        return []
+    payloads = block[6:-2].split(b"\n\ndata: ")
+    return payloads if block.count(b"\n") == 2 * len(payloads) and b"" not in payloads else []
 
 
 def _data(event: bytes) -> bytes:

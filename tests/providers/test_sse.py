@@ -31,6 +31,22 @@ def test_each_form_of_line_end_field_and_comment() -> None:
     assert parse([STREAM]) == PAYLOADS
 
 
+@pytest.mark.parametrize(
+    ("block", "payloads"),
+    [
+        (b"data: a\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\n\ndata: \n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\n\ndata: b\n\n\n\n", [b"a", b"b"]),
+        (b"data: a\ndata: b\n\n", [b"a\nb"]),
+        (b"data: a\n\nevent: x\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: a\n\n: data: x\n\ndata: b\n\n", [b"a", b"b"]),
+        (b"data: \n\n", []),
+    ],
+)
+def test_a_block_of_whole_events(block: bytes, payloads: list[bytes]) -> None:
+    assert parse([b": begin\n\n", block]) == payloads
+
+
 def test_byte_by_byte() -> None:
     assert parse([STREAM[at : at + 1] for at in range(len(STREAM))]) == PAYLOADS
 

@@ -1,0 +1,113 @@
+"""Plain events read by a template say what they say when each is read whole, whatever comes where the text should be."""
+
+import json
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.providers.call import from_json
+from gateway.providers.plain import LEARN_MAX, PlainEvents, plain_content, with_content
+
+HEAD = b'{"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":'
+TAIL = b'},"finish_reason":null}]}'
+
+
+def event(text: str) -> bytes:
+    return HEAD + orjson.dumps(text) + TAIL
+
+
+def naive(data: bytes) -> tuple[str, Any] | None:
+    """The text and the whole event of a plain one, without any template."""
+    try:
+        found = from_json(data)
+        content = plain_content(found)
+    except (ValueError, AttributeError, TypeError, LookupError):
+        return None
+    return (content, found) if content and b"\n" not in data else None
+
+
+def read(events: PlainEvents, data: bytes) -> tuple[str, Any] | None:
+    found = events.read(data)
+    if found is None:
+        return None
+    assert found.data is data
+    return found.content, with_content(found.like, found.content)
+
+
+_inside = st.sampled_from(
+    [
+        b'"',
+        b"\\",
+        b'\\"',
+        b'","content":"',
+        b'","x":"y',
+        b"\\n",
+        b"\n",
+        b"\\ud83d",
+        b"\\ude00",
+        b"\xff",
+        b"\x00",
+        b"?",
+        b"a",
+        b" b",
+    ]
+)
+_forged = st.lists(_inside, max_size=5).map(lambda parts: HEAD + b'"' + b"".join(parts) + b'"' + TAIL)
+_honest = st.text(max_size=6).map(lambda text: HEAD + json.dumps(text).encode() + TAIL)
+_others = st.sampled_from(
+    [
+        event("hi").replace(b'"delta":{', b'"delta":{"role":"assistant",'),
+        event("hi").replace(b'"finish_reason":null', b'"finish_reason":"stop"'),
+        event("hi").replace(b'"id":"c1"', b'"id":"c2"'),
+        event("hi").replace(b'"m"', b'"hi"'),
+        event("hi")[:-1] + b',"content":"hi"}',
+        event("hi")[:-1] + b',"usage":{"prompt_tokens":1,"completion_tokens":1}}',
+        event("hi").replace(b'"content":"hi"', b'"content":"hi","content":"ho"'),
+        event("hi").replace(b'"content":"hi"', b'"content":["hi"]'),
+        event("hi").replace(b",", b",\n"),
+        HEAD[:-1],
+        TAIL,
+        b"[DONE]",
+        b"",
+    ]
+)
+
+
+@given(st.lists(_honest | _forged | _others, max_size=12))
+def test_a_template_never_changes_what_an_event_says(stream: list[bytes]) -> None:
+    events = PlainEvents()
+    for data in stream:
+        assert read(events, data) == naive(data)
+
+
+def test_a_text_that_stands_elsewhere_too_makes_no_template_of_the_wrong_place() -> None:
+    events = PlainEvents()
+    for served in (b"m", b"another model"):
+        data = b'{"choices":[{"index":0,"delta":{"content":"m"}}],"model":"%b"}' % served
+        assert read(events, data) == naive(data)
+
+
+def test_after_the_first_event_no_other_is_parsed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    events = PlainEvents()
+    assert events.read(event("first")) is not None
+    monkeypatch.setattr("gateway.providers.plain.from_json", None)
+    for text in ("second", ' "quoted" \\ \n', "🙂"):
+        found = events.read(event(text))
+        assert found is not None
+        assert found.content == text
+
+
+def test_a_provider_whose_events_differ_is_tried_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries: list[str] = []
+    learn = PlainEvents._learn
+    monkeypatch.setattr(
+        PlainEvents, "_learn", lambda self, found, text, data: (tries.append(text), learn(self, found, text, data))[1]
+    )
+    events = PlainEvents()
+    for number in range(20):
+        data = event("x")[:-1] + b',"obfuscation":"%d"}' % number
+        assert read(events, data) == naive(data)
+    assert len(tries) == LEARN_MAX
