@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
-from datetime import UTC
+from datetime import UTC, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,13 @@ from gateway.settings import Settings
 from gateway.store import calibrations
 from gateway.store.books import Books
 from gateway.store.database import Database
+from gateway.store.fires import Fires
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
+from gateway.store.runs import Runs
 from gateway.workflow.catalogue import Catalogue
+from gateway.workflow.desk import Desk
 
 if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
@@ -39,8 +42,8 @@ if TYPE_CHECKING:
 
 log = structlog.get_logger(__name__)
 
-BOT, WEB = "bot", "web"
-ROLES = frozenset({BOT, WEB})
+BOT, WEB, SCHEDULER = "bot", "web", "scheduler"
+ROLES = frozenset({BOT, WEB, SCHEDULER})
 """What a process may do; all of it by default."""
 
 DRAIN_S = 5.0
@@ -48,6 +51,8 @@ DRAIN_S = 5.0
 SWEEP_EVERY_S = 5.0
 KEEP_EVERY_S = 10.0
 DROP_EVERY_S = 3600.0
+FIRES_KEPT = timedelta(days=30)
+"""Of what fired, the latest of each schedule is kept for good."""
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -62,6 +67,8 @@ class App:
         self.store = LedgerStore(self.database, settings.budgets, self.clock)
         self.books = Books(self.database, settings.budgets, self.clock)
         self.keys = Keys(self.database, self.clock)
+        self.runs = Runs(self.database, self.clock)
+        self._fires = Fires(self.database, self.clock)
         self.ready = asyncio.Event()
         """Set once every surface of this process takes work."""
         self.address = ""
@@ -70,10 +77,11 @@ class App:
         """What makes the first admin by /start CODE; None when there is one, or no bot."""
         self.bot: TelegramBot | None = None
         self._catalogue: Catalogue | None = None
+        self._desk: Desk | None = None
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
-        self._alarms: Any = None
+        self._scheduler: Any = None
         self._metrics: Metrics | None = None
         self._estimator = Estimator()
         self._prices: Prices | None = None
@@ -95,6 +103,13 @@ class App:
         if self._catalogue is None:
             self._catalogue = Catalogue.load(self.settings)
         return self._catalogue
+
+    @property
+    def desk(self) -> Desk:
+        """What surfaces ask of workflows. Raises ConfigError as `catalogue` does."""
+        if self._desk is None:
+            self._desk = Desk(self.runs, self.catalogue, self.settings, self.clock)
+        return self._desk
 
     async def open(self, *, gate: bool = True, observer: Observer | None = None) -> None:
         """Books and keys, and with `gate` the dispatcher. Raises DatabaseBehind, LedgerUnavailable."""
@@ -129,7 +144,7 @@ class App:
         log.info("workflows_loaded", count=len(self.catalogue.definitions))
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
-        self._set_alarms()
+        self._schedule_jobs()
         self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
             await self._start_bot()
@@ -138,16 +153,30 @@ class App:
         self.ready.set()
         log.info("started", roles=",".join(sorted(self.roles)), address=self.address, bot=self.bot is not None)
 
-    def _set_alarms(self) -> None:
+    def _schedule_jobs(self) -> None:
         """Sweeps and retention as jobs. They go by the machine's clock, whatever clock the program is given."""
         from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
+        from apscheduler.triggers.interval import IntervalTrigger  # type: ignore[import-untyped]
 
-        self._alarms = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
+        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         jobs = ((self._sweep, SWEEP_EVERY_S), (self._keep_learnt, KEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S))
         for work, every_s in jobs:
-            arguments = [work.__name__, work, asyncio.Lock()]
-            self._alarms.add_job(_alone, "interval", arguments, seconds=every_s, next_run_time=SystemClock().now())
-        self._alarms.start()
+            self._add_job(work, IntervalTrigger(seconds=every_s, timezone=UTC))
+        if SCHEDULER in self.roles and self.settings.schedules:
+            from gateway.schedules import Alarms, alarm_of
+
+            schedules = [alarm_of(schedule, self.desk, self.runs) for schedule in self.settings.schedules]
+            Alarms(schedules, self._fires, self.clock).join(self._add_job)
+            self._add_job(self._forget_fires, IntervalTrigger(seconds=DROP_EVERY_S, timezone=UTC))
+        self._scheduler.start()
+
+    def _add_job(self, work: Callable[[], Awaitable[object]], trigger: Any) -> None:
+        """Has the work done at once and whenever the trigger says, one at a time: a second instance passes by."""
+        arguments = [work.__name__, work, asyncio.Lock()]
+        self._scheduler.add_job(_alone, trigger, arguments, next_run_time=SystemClock().now(), max_instances=2)
+
+    async def _forget_fires(self) -> None:
+        await self._fires.prune(self.clock.now() - FIRES_KEPT)
 
     def _load_ahead(self) -> None:
         """The price list and the vocabularies: tenths of a second that no first call should wait."""
@@ -246,9 +275,9 @@ class App:
         surfaces = [part.stop() for part in (self.bot, self._server) if part is not None]
         self.bot = self._server = None
         await asyncio.gather(*surfaces)
-        alarms, self._alarms = self._alarms, None
-        if alarms is not None:
-            alarms.shutdown(wait=False)
+        scheduler, self._scheduler = self._scheduler, None
+        if scheduler is not None:
+            scheduler.shutdown(wait=False)
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()

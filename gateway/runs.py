@@ -139,6 +139,8 @@ class Starter:
     language: str = "en"
     bot: int | None = None
     """The Telegram bot through which it was started; None: any."""
+    to: str = ""
+    """Where notices go that name no place, "file:<folder>"; "": into its chat."""
 
     @property
     def name(self) -> str:

@@ -350,6 +350,7 @@ def upgrade() -> None:
         sa.Column("api_key", sa.String(length=128), nullable=True),
         sa.Column("language", sa.String(length=16), nullable=False),
         sa.Column("bot", sa.BigInteger(), nullable=True),
+        sa.Column("to", sa.String(), server_default=sa.text("''"), nullable=False),
         sa.Column("version", sa.String(length=128), nullable=False),
         sa.Column("caps", sa.Text(), nullable=True),
         sa.Column("created", sa.BigInteger(), nullable=False),

@@ -66,9 +66,9 @@ def init(
 @app.command()
 def serve(
     config: Config = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="ROLES", help="Some of bot,web; default: both.")] = None,
+    only: Annotated[str | None, typer.Option("--only", metavar="ROLES", help="Some of bot,web,scheduler; default: all.")] = None,
 ) -> None:
-    """Serve the Telegram bot and the HTTP interface until stopped."""
+    """Serve the Telegram bot, the HTTP interface and the schedules until stopped."""
     from gateway.cli import serve as work
 
     run(lambda: work.serve(config, only))

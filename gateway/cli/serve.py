@@ -1,4 +1,4 @@
-"""`sluicegate serve`: the bot and the HTTP interface until a signal comes."""
+"""`sluicegate serve`: the bot, the HTTP interface and the schedules until a signal comes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from pathlib import Path
 
 import typer
 
-from gateway.app import ROLES, App
+from gateway.app import ROLES, SCHEDULER, App
 from gateway.cli.outcome import DONE, USAGE, CommandError
+from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to
 from gateway.cli.words import resting_text
 
-LATER = ("worker", "scheduler")
+LATER = ("worker",)
 """Roles of parts that this version does not have: one that did nothing would deceive."""
 
 
@@ -84,6 +85,17 @@ def greeting(app: App) -> list[str]:
         lines.append("The Telegram bot is on.")
     if app.pairing_code:
         lines.append(f"It has no admin yet. Send it: /start {app.pairing_code}")
+    if SCHEDULER in app.roles:
+        lines += _schedules(app)
     if app.settings.resting:
         lines.append(resting_text(app.settings))
     return lines
+
+
+def _schedules(app: App) -> list[str]:
+    now, zone = app.clock.now(), app.settings.zone
+    fires = [(fire, one) for one in app.settings.schedules if (fire := one.cron.after(now)) is not None]
+    if not fires:
+        return [] if len(app.roles) > 1 else ["There are no schedules: this process has nothing to do."]
+    fire, first = min(fires, key=lambda pair: pair[0])
+    return [f"Schedules: {len(fires)}; the next is {first.name} at {moment(fire, zone, now)}."]

@@ -85,15 +85,15 @@ def run_values(run: Run) -> dict[str, Any]:
         "id": run.id, "workflow": run.workflow, "state": run.state.value, "params": dump(dict(run.params)), "key": run.key,
         "surface": starter.surface, "user": starter.user, "admin": starter.admin, "listed": starter.listed,
         "chat": starter.chat, "thread": starter.thread, "api_key": starter.key, "language": starter.language,
-        "bot": starter.bot, "version": run.version, "caps": None if run.caps is None else dump(run.caps.as_json()),
-        "created": to_ms(run.created),
+        "bot": starter.bot, "to": starter.to, "version": run.version,
+        "caps": None if run.caps is None else dump(run.caps.as_json()), "created": to_ms(run.created),
     }  # fmt: skip
 
 
 def run_of(row: Row[Any]) -> Run:
     """From a row of `select_runs`."""
     starter = Starter(
-        row.surface, row.user, row.admin, row.listed, row.chat, row.thread, row.api_key, row.language, row.bot
+        row.surface, row.user, row.admin, row.listed, row.chat, row.thread, row.api_key, row.language, row.bot, row.to
     )  # fmt: skip
     return Run(
         id=row.id,

@@ -24,6 +24,7 @@ runs = Table(
     Column("api_key", String(128)),
     Column("language", String(16), nullable=False),
     Column("bot", BigInteger),
+    word("to"),
     Column("version", String(128), nullable=False),
     Column("caps", Text),
     Column("created", BigInteger, nullable=False),
