@@ -24,7 +24,7 @@ from gateway.settings import ProviderSettings
 MAX_TOKENS = "max_tokens"
 MAX_COMPLETION_TOKENS = "max_completion_tokens"
 _WANTS_COMPLETION_NAME = re.compile(r"(o[1-9]|gpt-[5-9])([-.].*)?")
-_SHOWN = ("tool_calls", "function_call", "audio")
+_SHOWN = frozenset({"tool_calls", "function_call", "audio"})
 """Parts of a delta, beside its text, of which a client sees something."""
 _OURS = ("model", "messages", "stream", "stream_options", "n", MAX_TOKENS, MAX_COMPLETION_TOKENS)
 
@@ -130,26 +130,16 @@ def _chunks(payloads: list[bytes], call: Call, answers: _Answers) -> Iterator[Ch
 
     Nearly every event is such a one: each that went its own way through the house would cost more than reading it does.
     """
-    plain: list[Plain] = []
-    for left, data in zip(range(len(payloads) - 1, -1, -1), payloads, strict=True):
-        if answers.one and (found := answers.plain.read(data)) is not None:
-            plain.append(found)
-            continue
-        if plain:
-            yield _together(plain, call, more=True)
-            plain = []
-        yield _chunk(data, call, answers, more=left > 0)
-    if plain:
-        yield _together(plain, call, more=False)
-
-
-def _together(plain: list[Plain], call: Call, *, more: bool) -> Chunk:
-    call.content_came = True
-    content, like, data = plain[-1]
-    if len(plain) > 1:
-        content = "".join([part.content for part in plain])
-        data = b"\n\ndata: ".join([part.data for part in plain])
-    return Chunk(content, True, "", None, None, model_of(like), with_content(like, content), data, more, len(plain))
+    left = len(payloads)
+    for found in answers.plain.runs(payloads) if answers.one else payloads:
+        if isinstance(found, Plain):
+            left -= found.deltas
+            call.content_came = True
+            body = with_content(found.like, found.content)
+            yield Chunk(found.content, True, "", None, None, model_of(body), body, found.data, left > 0, found.deltas)
+        else:
+            left -= 1
+            yield _chunk(found, call, answers, more=left > 0)
 
 
 def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
@@ -167,7 +157,7 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
             delta = choice.get("delta") or {}
             _check(choice, delta)
             said, thought = _said(delta), _thought(delta)
-            visible = visible or bool(said or any(delta.get(part) for part in _SHOWN))
+            visible = visible or bool(said or (not _SHOWN.isdisjoint(delta) and any(delta.get(part) for part in _SHOWN)))
             # Encrypted reasoning has no text, but it is life; so is whatever the other answers say.
             call.content_came = call.content_came or visible or bool(thought or delta.get("reasoning_details"))
             if (choice.get("index") or 0) == 0:
@@ -182,12 +172,13 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
 
 def _check(choice: Mapping[str, Any], said: Mapping[str, Any]) -> None:
     """Raises TypeError for a choice of which no whole answer could be put together."""
-    calls = said.get("tool_calls") or []
-    functions = [call.get("function") or {} for call in calls]
-    numbers = [choice.get("index") or 0, *(call.get("index") or 0 for call in calls)]
-    texts = [function.get(name) or "" for function in functions for name in ("name", "arguments")]
-    if not all(isinstance(number, int) for number in numbers) or not all(isinstance(text, str) for text in texts):
+    if not isinstance(choice.get("index") or 0, int):
         raise TypeError
+    for call in said.get("tool_calls") or ():
+        function = call.get("function") or {}
+        texts = [function.get(name) or "" for name in ("name", "arguments")]
+        if not isinstance(call.get("index") or 0, int) or not all(isinstance(text, str) for text in texts):
+            raise TypeError
 
 
 def _completion(data: bytes, call: Call, model: str) -> Completion:

@@ -6,7 +6,7 @@ same bytes before and after one JSON string is that event with another text. Wha
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import orjson
@@ -16,27 +16,72 @@ from gateway.providers.call import from_json
 LEARN_MAX = 4
 """How many events of a stream are tried as a template: the first one often has a role that the others have not, and
 some providers give each event something of its own."""
+BETWEEN = b"\n\ndata: "
+"""What stands between the payloads of two events."""
 _PROBE = "?"
 _FIELDS = frozenset({"role", "content"})
 
 
 class Plain(NamedTuple):
-    """An event that has nothing but content: `like` is one that has the same but for its text."""
+    """Events that have nothing but content, `deltas` of them: `like` is one that has the same as each but for its text."""
 
     content: str
     like: Mapping[str, Any]
     data: bytes
+    """Their payloads, as they stand in a stream."""
+    deltas: int
 
 
 class PlainEvents:
     """Finds the plain events of one stream."""
 
     def __init__(self) -> None:
-        self._before = self._after = b""
+        self._before = self._after = self._between = b""
         """The bytes of the template around the text, quotes included; nothing matches before one was learnt."""
         self._around = 0
         self._like: Mapping[str, Any] = {}
         self._learnt = 0
+
+    def runs(self, payloads: list[bytes]) -> Iterator[Plain | bytes]:
+        """The events of a block in order: neighbours that are plain as one, any other one's payload by itself."""
+        run: list[Plain] = []
+        at, glanced = 0, False
+        while at < len(payloads):
+            if self._around and not glanced:
+                # Once for each block: what stands here is plain to its end, but for the last events of a stream.
+                glanced, end = True, len(payloads)
+                while end > at and not payloads[end - 1].endswith(self._after):
+                    end -= 1
+                if end - at > 1 and (found := self._at_a_glance(payloads[at:end])) is not None:
+                    run.append(found)
+                    at = end
+                    continue
+            found = self.read(payloads[at])
+            if found is not None:
+                run.append(found)
+            else:
+                if run:
+                    yield _joined(run)
+                    run = []
+                yield payloads[at]
+            at += 1
+        if run:
+            yield _joined(run)
+
+    def _at_a_glance(self, payloads: list[bytes]) -> Plain | None:
+        """The events as one if each of them matches the template and has a text of letters that need no second look."""
+        data = BETWEEN.join(payloads)
+        if len(data) <= self._around or not data.startswith(self._before) or not data.endswith(self._after):
+            return None
+        texts = data[len(self._before) : len(data) - len(self._after)].split(self._between)
+        content = b"".join(texts)
+        # Without escapes and without letters of several bytes, each text is a JSON string just if all together are one.
+        if len(texts) != len(payloads) or b"" in texts or b'"' in content or b"\\" in content or not content.isascii():
+            return None
+        try:
+            return Plain(orjson.loads(b'"%b"' % content), self._like, data, len(texts))
+        except orjson.JSONDecodeError:
+            return None
 
     def read(self, data: bytes) -> Plain | None:
         """The event if it is plain and on one line; None for any other, and for what is no event."""
@@ -44,7 +89,7 @@ class PlainEvents:
         if around and len(data) > around and data.startswith(self._before) and data.endswith(self._after):
             try:
                 # One JSON string and nothing else: then the rest of the event is the template's.
-                return Plain(orjson.loads(data[len(self._before) - 1 : len(data) - len(self._after) + 1]), self._like, data)
+                return Plain(orjson.loads(data[len(self._before) - 1 : len(data) - len(self._after) + 1]), self._like, data, 1)
             except orjson.JSONDecodeError:
                 # More than the text differs, or the text is such that only the slower reader can mend it.
                 pass
@@ -57,7 +102,7 @@ class PlainEvents:
             return None
         if self._learnt < LEARN_MAX:
             self._learn(event, content, data)
-        return Plain(content, event, data)
+        return Plain(content, event, data, 1)
 
     def _learn(self, event: Mapping[str, Any], content: str, data: bytes) -> None:
         self._learnt += 1
@@ -69,6 +114,15 @@ class PlainEvents:
         # The place is right if another text there makes the same event with that text as its content.
         if from_json(before + _PROBE.encode() + after) == with_content(event, _PROBE):
             self._before, self._after, self._around, self._like = before, after, len(before) + len(after), event
+            self._between = after + BETWEEN + before
+
+
+def _joined(run: list[Plain]) -> Plain:
+    """Neighbours as one."""
+    if len(run) == 1:
+        return run[0]
+    texts, datas = [part.content for part in run], [part.data for part in run]
+    return Plain("".join(texts), run[-1].like, BETWEEN.join(datas), sum(part.deltas for part in run))
 
 
 def with_content(event: Mapping[str, Any], content: str) -> dict[str, Any]:

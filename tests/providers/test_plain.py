@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.providers.call import from_json
-from gateway.providers.plain import LEARN_MAX, PlainEvents, plain_content, with_content
+from gateway.providers.plain import BETWEEN, LEARN_MAX, Plain, PlainEvents, plain_content, with_content
 
 HEAD = b'{"id":"c1","object":"chat.completion.chunk","created":7,"model":"m","choices":[{"index":0,"delta":{"content":'
 TAIL = b'},"finish_reason":null}]}'
@@ -76,7 +76,39 @@ _others = st.sampled_from(
 )
 
 
-@given(st.lists(_honest | _forged | _others, max_size=12))
+_clean = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=4).map(event)
+
+
+@given(st.lists(st.lists(_clean | _honest | _forged | _others, max_size=6), max_size=4))
+def test_a_block_says_what_its_events_say_one_by_one(blocks: list[list[bytes]]) -> None:
+    events = PlainEvents()
+    for block in blocks:
+        came: list[bytes] = []
+        for found in events.runs(block):
+            if not isinstance(found, Plain):
+                assert naive(found) is None
+                came.append(found)
+                continue
+            ones = [naive(data) for data in block[len(came) : len(came) + found.deltas]]
+            assert found.data == BETWEEN.join(block[len(came) : len(came) + found.deltas])
+            assert found.content == "".join(one[0] for one in ones if one is not None)
+            assert None not in ones
+            assert with_content(found.like, "") == with_content(ones[-1][1], "")  # type: ignore[index]
+            came += block[len(came) : len(came) + found.deltas]
+        assert came == block
+
+
+def test_payloads_that_look_like_two_events_are_one() -> None:
+    events = PlainEvents()
+    events.read(event("first"))
+    (found,) = events.runs([event("a"), event("b")])
+    assert isinstance(found, Plain)
+    assert (found.content, found.deltas) == ("ab", 2)
+    split = BETWEEN.join([event("a"), event("b")])
+    assert [found if isinstance(found, bytes) else found.deltas for found in events.runs([split, event("c")])] == [split, 1]
+
+
+@given(st.lists(_clean | _honest | _forged | _others, max_size=12))
 def test_a_template_never_changes_what_an_event_says(stream: list[bytes]) -> None:
     events = PlainEvents()
     for data in stream:
