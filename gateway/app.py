@@ -221,6 +221,7 @@ class App:
             settings=self.settings,
             clock=self.clock,
             metrics=metrics,
+            desk=self.desk,
             ready={"database": self._database_ready, **({"bot": self._bot_ready} if self.bot else {})},
             receiver=self.bot,
             depths=self._depths,

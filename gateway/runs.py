@@ -7,14 +7,19 @@ failed or cancelled; only a retry leads out of failed, and it makes the next gen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Self
 
 JSON = Any
 """What `json.loads` gives."""
+
+
+def stamp(instant: datetime | None) -> str | None:
+    """RFC 3339 in UTC; None stays None."""
+    return None if instant is None else instant.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 class RunState(StrEnum):
@@ -183,6 +188,29 @@ class Run:
     """What its calls have cost so far, by the usage rows."""
     tokens: int = 0
 
+    def brief(self) -> dict[str, JSON]:
+        """Which run it is and where it stands."""
+        return {"id": self.id, "workflow": self.workflow, "state": self.state.value}
+
+    def as_json(self) -> dict[str, JSON]:
+        """What is shown of it over HTTP and on the command line."""
+        return self.brief() | {
+            "params": dict(self.params),
+            "starter": {"surface": self.starter.surface, "user": self.starter.user},
+            "created": stamp(self.created),
+            "started": stamp(self.started),
+            "ended": stamp(self.ended),
+            "waiting_until": stamp(self.waiting_until),
+            "waiting_for": self.waiting_for,
+            "wanted": self.wanted,
+            "generation": self.generation,
+            "caps": None if self.caps is None else self.caps.as_json(),
+            "tokens": self.tokens,
+            "cost_micro_usd": self.cost_micro_usd,
+            "error": self.error,
+            "result": self.result,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
@@ -207,6 +235,22 @@ class Step:
     cost_micro_usd: int = 0
     detail: str = ""
 
+    def as_json(self) -> dict[str, JSON]:
+        """What is shown of it over HTTP and on the command line."""
+        return {
+            "name": self.name,
+            "number": self.number,
+            "kind": self.kind,
+            "state": self.state.value,
+            "attempts": self.attempts,
+            "started": stamp(self.started),
+            "ended": stamp(self.ended),
+            "waiting_until": stamp(self.waiting_until),
+            "tokens": self.tokens,
+            "cost_micro_usd": self.cost_micro_usd,
+            "detail": self.detail,
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class RunEvent:
@@ -222,6 +266,10 @@ class RunEvent:
     at: datetime
     kind: str
     data: Mapping[str, JSON]
+
+    def as_json(self) -> dict[str, JSON]:
+        """What is shown of it over HTTP and on the command line."""
+        return {"run": self.run, "seq": self.seq, "at": stamp(self.at), "event": self.kind, **self.data}
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +290,22 @@ class Approval:
     by: str = ""
     """Who decided, as `Starter.name`."""
     at: datetime | None = None
+
+    def as_json(self) -> dict[str, JSON]:
+        """What is shown of it over HTTP and on the command line."""
+        return {
+            "id": self.id,
+            "run": self.run,
+            "step": self.step,
+            "question": self.question,
+            "who": list(self.who),
+            "asked": stamp(self.asked),
+            "expires": stamp(self.expires),
+            "otherwise": self.otherwise,
+            "decision": self.decision.value,
+            "by": self.by,
+            "at": stamp(self.at),
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,5 +352,12 @@ class Detail:
 
     run: Run
     steps: tuple[Step, ...] = ()
-    approvals: tuple[Approval, ...] = field(default=())
+    approvals: tuple[Approval, ...] = ()
     """The open ones."""
+
+    def as_json(self) -> dict[str, JSON]:
+        """What is shown of it over HTTP and on the command line."""
+        return self.run.as_json() | {
+            "steps": [step.as_json() for step in self.steps],
+            "approvals": [approval.as_json() for approval in self.approvals],
+        }

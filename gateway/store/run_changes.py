@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 
 from gateway.clock import to_ms
 from gateway.errors import RequestConflict, UnknownRun, WrongState
-from gateway.runs import JSON, Approval, Caps, Decision, Run, RunState, StepState
-from gateway.store.run_rows import approval_of, dump, ms, run_of, run_values, select_runs, shown, text
+from gateway.runs import JSON, Approval, Caps, Decision, Run, RunState, StepState, stamp
+from gateway.store.run_rows import approval_of, dump, ms, run_of, run_values, select_runs, text
 from gateway.store.run_tables import approvals, outbox, run_events, run_signals, run_steps, runs
 from gateway.store.telegram import upsert
 
@@ -73,7 +73,7 @@ def set_state(
     if state.ended:
         columns |= {"ended": to_ms(now), "wanted": ""}
         _close(connection, run, now)
-    told = {"state": state, "waiting_until": shown(waiting_until), "waiting_for": waiting_for, "error": text(error)}
+    told = {"state": state, "waiting_until": stamp(waiting_until), "waiting_for": waiting_for, "error": text(error)}
     change(connection, run, now, "state", told, **columns)
     return True
 
@@ -151,7 +151,7 @@ def step(
         attempts = row.attempts + (state is StepState.RUNNING)
         connection.execute(update(run_steps).where(*mine).values(columns | {"attempts": attempts}))
     told = {"name": name, "kind": kind if row is None else row.kind, "state": state, "attempts": attempts}
-    change(connection, run, now, "step", told | {"waiting_until": shown(until), "detail": text(detail)})
+    change(connection, run, now, "step", told | {"waiting_until": stamp(until), "detail": text(detail)})
 
 
 def ask(connection: Connection, approval: Approval, now: datetime) -> Approval:
@@ -168,7 +168,7 @@ def ask(connection: Connection, approval: Approval, now: datetime) -> Approval:
         "expires": ms(approval.expires), "otherwise": approval.otherwise, "decision": Decision.OPEN.value, "by": "",
     }  # fmt: skip
     made = approval_of(connection.execute(insert(approvals).values(columns).returning(approvals)).one())
-    told = {"id": made.id, "step": made.step, "question": made.question, "expires": shown(made.expires)}
+    told = {"id": made.id, "step": made.step, "question": made.question, "expires": stamp(made.expires)}
     change(connection, made.run, now, "approval", told)
     return made
 

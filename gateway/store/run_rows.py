@@ -34,7 +34,8 @@ TEXT_MAX = 20_000
 
 def dump(value: JSON) -> str:
     """JSON that both databases can keep, whatever is in its texts. Raises ValueError for NaN, TypeError for no JSON."""
-    return json.dumps(value, allow_nan=False)
+    # Half a letter has no place in any encoding: it becomes a question mark.
+    return json.dumps(value, allow_nan=False, ensure_ascii=False).encode("utf-8", "replace").decode()
 
 
 def text(value: str) -> str:
@@ -50,11 +51,6 @@ def instant(milliseconds: int | None) -> datetime | None:
 def ms(value: datetime | None) -> int | None:
     """The column of an instant that may be missing."""
     return None if value is None else to_ms(value)
-
-
-def shown(value: datetime | None) -> str | None:
-    """An instant as events carry it."""
-    return None if value is None else value.isoformat()
 
 
 def select_runs() -> Select[Any]:

@@ -29,6 +29,8 @@ from gateway.web.metrics import Metrics, exposition
 from gateway.web.openai_api import OpenAIApi
 from gateway.web.parsing import BODY_BYTES_MAX
 from gateway.web.problems import FORBIDDEN, REQUEST_ID, Problem
+from gateway.web.workflow_api import WorkflowApi
+from gateway.workflow.desk import Desk
 
 READY_TIMEOUT_S = 2.0
 """A part that does not answer within this is not ready."""
@@ -62,6 +64,7 @@ class Services:
     settings: Settings
     clock: Clock
     metrics: Metrics
+    desk: Desk
     ready: Mapping[str, Check] = field(default_factory=dict)
     receiver: Receiver | None = None
     depths: Callable[[], Mapping[str, int]] = dict
@@ -71,7 +74,9 @@ def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     """The application. It owns nothing that must be closed."""
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
     budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
-    app.add_routes([*openai.routes(), *budgets.routes(), *_Plain(services).routes()])
+    workflows = WorkflowApi(services.desk, services.keys)
+    app.add_routes([*openai.routes(), *budgets.routes(), *workflows.routes(), *_Plain(services).routes()])
+    app.on_shutdown.append(workflows.stop)
     return app
 
 

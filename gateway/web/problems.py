@@ -14,6 +14,7 @@ from typing import Any
 
 from gateway.dispatcher import StreamBroken
 from gateway.errors import (
+    BadParameters,
     Block,
     CallerFault,
     CannotServe,
@@ -24,11 +25,16 @@ from gateway.errors import (
     GatewayError,
     InvalidRequest,
     LedgerUnavailable,
+    NotAllowed,
     Paused,
     ProviderError,
     RequestConflict,
     UnknownPrice,
+    UnknownRun,
     UnknownTarget,
+    UnknownWorkflow,
+    WorkflowError,
+    WrongState,
 )
 
 SHORT_WAIT_S = 60
@@ -85,6 +91,8 @@ def problem(error: GatewayError, now: datetime, *, admin: bool) -> Problem:
         case RequestConflict():
             message = "This Idempotency-Key was used before with another body."
             return Problem(409, "idempotency_conflict", message, "Idempotency-Key", headers=dict([NO_RETRY]))
+        case WorkflowError():
+            return _workflow(error)
         case LedgerUnavailable():
             message = "The ledger cannot be reached, so no call was made. Nothing was spent."
             return Problem(503, "ledger_unavailable", message, kind="server_error", headers={"Retry-After": "1"})
@@ -95,6 +103,25 @@ def problem(error: GatewayError, now: datetime, *, admin: bool) -> Problem:
             return _callers_fault(error)
         case ProviderError():
             return Problem(502, "providers_unavailable", _said(error), kind="server_error")
+        case _:
+            return INTERNAL
+
+
+def _workflow(error: WorkflowError) -> Problem:
+    headers = dict([NO_RETRY])
+    match error:
+        case BadParameters():
+            wrong = [{"param": name, "message": message} for name, message in error.problems]
+            fields = {"problems": wrong}
+            return Problem(422, "invalid_request", str(error), error.problems[0][0], fields=fields, headers=headers)
+        case NotAllowed():
+            return Problem(403, "forbidden", str(error), kind="permission_error", headers=headers)
+        case UnknownWorkflow():
+            return Problem(404, "not_found", str(error), "name", headers=headers)
+        case UnknownRun():
+            return Problem(404, "not_found", str(error), "id", headers=headers)
+        case WrongState():
+            return Problem(409, "wrong_state", str(error), "id", fields={"state": error.state}, headers=headers)
         case _:
             return INTERNAL
 

@@ -142,14 +142,17 @@ class Desk:
         await self._runs.signal(run, name, data)
         self.poke.set()
 
-    async def decide(self, id: str, approve: bool, actor: Starter) -> Approval:
+    async def decide(self, id: str, approve: bool, actor: Starter, *, of: str | None = None) -> Approval:
         """Answers an approval, by its own id or by that of a run that asks one question. The first answer counts.
 
-        Raises UnknownRun, NotAllowed for somebody who is not asked, InvalidRequest when the run asks several questions, and
-        WrongState when none is open or it was decided otherwise.
+        Raises UnknownRun (also for a question that is not one of the run `of`, if that is given), NotAllowed for somebody
+        who is not asked, InvalidRequest when the run asks several questions, and WrongState when none is open or it was
+        decided otherwise.
         """
         asked = await self._asked(id, approve, actor)
         run = await self._runs.get(asked.run)
+        if of not in (None, run.id):
+            raise UnknownRun(id)
         if not among(asked.who, actor, run.starter):
             if not _may_see(run, actor):
                 raise UnknownRun(id)

@@ -31,7 +31,7 @@ def store(database: Database, clock: SettableClock) -> Runs:
 
 
 def a_run(clock: SettableClock, name: str = "r1", **fields) -> Run:  # type: ignore[no-untyped-def]
-    made = Run(name, "digest", RunState.QUEUED, {"topic": "a\u0000b\ud800 😀"}, ADA, clock.now(), version="v1")
+    made = Run(name, "digest", RunState.QUEUED, {"topic": "a\u0000b 😀"}, ADA, clock.now(), version="v1")
     return replace(made, **fields)
 
 
@@ -41,7 +41,7 @@ async def test_a_run_is_kept_as_it_was_started_with_its_first_event(store: Runs,
     assert new
     assert await store.get("r1") == kept == replace(run, change=1, caps=kept.caps)
     assert kept.caps is not None
-    assert (kept.caps.tokens, kept.caps.micro_usd, kept.params["topic"]) == (5, 250_000, "a\u0000b\ud800 😀")
+    assert (kept.caps.tokens, kept.caps.micro_usd, kept.params["topic"]) == (5, 250_000, "a\u0000b 😀")
     (event,) = await store.events("r1")
     assert (event.seq, event.kind, event.data) == (1, "state", {"state": "queued"})
     with pytest.raises(UnknownRun):
@@ -92,15 +92,17 @@ async def test_a_worker_takes_a_run_once_and_brings_it_to_its_end(store: Runs, c
     assert [run.id for run in await store.parked()] == [run.id for run in await store.parked(until)] == ["r1"]
     assert await store.set_state("r1", RunState.RUNNING)
     clock.advance(5)
-    assert await store.set_state("r1", RunState.SUCCEEDED, result={"ok": [1]})
+    with pytest.raises(ValueError, match="JSON"):
+        await store.set_state("r1", RunState.SUCCEEDED, result=float("nan"))
+    assert await store.set_state("r1", RunState.SUCCEEDED, result={"ok": [1, "\ud800"]})
     ended = await store.get("r1")
-    assert (ended.result, ended.ended, ended.waiting_for) == ({"ok": [1]}, clock.now(), "")
+    assert (ended.result, ended.ended, ended.waiting_for) == ({"ok": [1, "?"]}, clock.now(), "")
     assert not await store.set_state("r1", RunState.RUNNING), "an ended run stays ended"
     events = await store.events("r1")
     assert [event.seq for event in events] == list(range(1, ended.change + 1))
     states = [event.data["state"] for event in events]
     assert states == ["queued", "running", "waiting_budget", "running", "succeeded"]
-    assert events[2].data == {"state": "waiting_budget", "waiting_for": "day", "waiting_until": until.isoformat()}
+    assert events[2].data == {"state": "waiting_budget", "waiting_for": "day", "waiting_until": "2026-03-02T13:00:00Z"}
     assert [event.seq for event in await store.events("r1", after=3, limit=1)] == [4]
 
 

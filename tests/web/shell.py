@@ -141,7 +141,9 @@ class Answer:
 
 
 @asynccontextmanager
-async def shell(*plays: Any, receiver: Receiver | None = None, ready: Mapping[str, Any] | None = None) -> AsyncIterator[Shell]:
+async def shell(
+    *plays: Any, receiver: Receiver | None = None, ready: Mapping[str, Any] | None = None, desk: Any = None
+) -> AsyncIterator[Shell]:
     played, keys, conf = Played(list(plays)), PlainKeys(), settings()
     metrics = Metrics(conf)
     services = Services(
@@ -152,6 +154,7 @@ async def shell(*plays: Any, receiver: Receiver | None = None, ready: Mapping[st
         settings=conf,
         clock=SettableClock(),
         metrics=metrics,
+        desk=desk,  # type: ignore[arg-type]
         ready=ready or {},
         receiver=receiver,
     )
