@@ -10,6 +10,7 @@ import asyncio
 import errno
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -38,6 +39,10 @@ class Folder:
         """Writes a file, whole or not at all, and the folders above it; its path. Raises EffectError."""
         return await asyncio.to_thread(self._write, _parts(path), data)
 
+    async def remove(self, path: str | Path) -> None:
+        """Removes a file, or a folder with all that is in it, if it is there. Raises EffectError."""
+        await asyncio.to_thread(self._remove, _parts(path))
+
     def inside(self, path: str | Path) -> Path:
         """The absolute path of a relative one. Raises EffectError when it leads out; links are not looked at."""
         return self.root.joinpath(*_parts(path))
@@ -56,6 +61,13 @@ class Folder:
         if len(data) > most:
             raise EffectError(f"{_shown(parts)} is larger than {most:,} bytes")
         return data
+
+    def _remove(self, parts: tuple[str, ...]) -> None:
+        with _speaking(parts), suppress(FileNotFoundError), self._open_parent(parts, make=False) as parent:
+            if stat.S_ISDIR(os.stat(parts[-1], dir_fd=parent, follow_symlinks=False).st_mode):
+                shutil.rmtree(parts[-1], dir_fd=parent)
+            else:
+                os.unlink(parts[-1], dir_fd=parent)
 
     def _write(self, parts: tuple[str, ...], data: bytes) -> Path:
         if len(data) > WRITE_MAX:

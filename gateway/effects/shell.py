@@ -11,7 +11,7 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,14 +51,18 @@ async def run(
     timeout_s: float = TIMEOUT_S,
     output_max: int = OUTPUT_MAX,
     env: Mapping[str, str] | None = None,
+    first: Callable[[], Awaitable[object]] | None = None,
 ) -> ShellResult:
     """Runs a program to its end, or for `timeout_s` seconds at most; output beyond `output_max` bytes is counted and dropped.
 
     `label` names the step (`<run>/<step>`): what runs under the same label is killed first. `env` is added to the few
-    variables that are passed on. A cancelled caller leaves nothing running. Raises EffectError when it cannot be started.
+    variables that are passed on. `first` is awaited once nothing of an earlier try runs any more. A cancelled caller leaves
+    nothing running. Raises EffectError when it cannot be started.
     """
     _check(args, env or {})
     await asyncio.to_thread(_kill_labelled, label)
+    if first is not None:
+        await first()
     program = _Program(output_max)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(

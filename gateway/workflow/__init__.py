@@ -2,6 +2,19 @@
 
 from gateway.runs import Caps
 from gateway.workflow.addresses import URL, Repository
+from gateway.workflow.catalogue import samples
 from gateway.workflow.definition import Definition, workflow
+from gateway.workflow.git import GIT, checkout_command, clone_command, git_environment
 
-__all__ = ["URL", "Caps", "Definition", "Repository", "workflow"]
+__all__ = [
+    "GIT",
+    "URL",
+    "Caps",
+    "Definition",
+    "Repository",
+    "checkout_command",
+    "clone_command",
+    "git_environment",
+    "samples",
+    "workflow",
+]

@@ -100,6 +100,25 @@ async def test_sizes_are_bounded(root: Path) -> None:
     assert not (root / "huge").exists()
 
 
+async def test_what_is_removed_is_gone_and_what_links_lead_to_is_not(root: Path) -> None:
+    folder = Folder(root)
+    await folder.write("clone/a/b", b"x")
+    (root / "clone/a/link").symlink_to(root.parent)
+    await folder.write("clone/lock", b"")
+    (root / "link").symlink_to(root.parent)
+    await folder.remove("clone/lock")
+    assert names(root / "clone") == ["a"]
+    with pytest.raises(EffectError, match="not followed"):
+        await folder.remove("link/outside.txt")
+    for path in ("clone", "link", "gone", "gone/deeper"):
+        await folder.remove(path)
+    assert names(root) == []
+    assert (root.parent / "outside.txt").read_text() == "secret"
+    await Folder(root / "never made").remove("x")
+    with pytest.raises(EffectError, match="leads out"):
+        await folder.remove("..")
+
+
 async def test_a_write_that_is_killed_leaves_the_old_file_whole(root: Path) -> None:
     await Folder(root).write("report", b"old")
     code = (

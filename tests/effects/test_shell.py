@@ -153,8 +153,13 @@ async def test_a_program_that_ends_takes_what_it_left_in_the_background_with_it(
 async def test_a_step_that_begins_again_ends_what_a_killed_server_left(tmp_path: Path, label: str) -> None:
     orphan, other = sleeper(label), sleeper(f"{label}2")
     try:
-        await run(["true"], cwd=tmp_path, label=label)
-        assert orphan.wait(LONG_S) == -signal.SIGKILL
+        seen: list[int | None] = []
+
+        async def look() -> None:
+            seen.append(await asyncio.to_thread(orphan.wait, LONG_S))
+
+        await run(["true"], cwd=tmp_path, label=label, first=look)
+        assert seen == [-signal.SIGKILL]
         assert other.poll() is None
     finally:
         for process in (orphan, other):
