@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+import structlog
 
 from gateway.store.database import Database
 
@@ -33,6 +34,13 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, p
         report.outcome = "failed"
         report.longrepr = f"skipped where everything must run: {reason}"
     return report
+
+
+@pytest.fixture(scope="session", autouse=True)
+def plain_tracebacks() -> None:
+    """structlog by itself draws every error with the values of all variables, which takes seconds."""
+    plain = structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)
+    structlog.configure(processors=[*structlog.get_config()["processors"][:-1], plain])
 
 
 @pytest.fixture(scope="session")

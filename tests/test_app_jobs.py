@@ -42,7 +42,7 @@ async def test_a_running_program_sweeps_what_others_left_and_drops_what_is_old(t
         await other.reserve(draft(100))
         await other.stop()
         # The lease is given back, so what the other process holds is left behind.
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             while (await app.books.balances())[0].held or await other.database.read(_count):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert (await app.books.balances())[0].spent == 100

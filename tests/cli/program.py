@@ -37,7 +37,7 @@ class Ran:
         return json.loads(self.out)
 
 
-def run(folder: Path, *arguments: str, stdin: str = "", timeout_s: float = 30, **env: str) -> Ran:
+def run(folder: Path, *arguments: str, stdin: str = "", timeout_s: float = 100, **env: str) -> Ran:
     """Runs `sluicegate …` in a folder, piped."""
     return Ran(
         subprocess.run(
@@ -74,7 +74,7 @@ class Terminal:
             os.waitpid(self.pid, 0)
         os.close(self._descriptor)
 
-    def expect(self, text: str, timeout_s: float = 20) -> str:
+    def expect(self, text: str, timeout_s: float = 60) -> str:
         """Waits until `text` appears after what was expected before; returns what came up to and with it."""
         ends = time.monotonic() + timeout_s
         while (place := self.screen.find(text, self._seen)) < 0:
@@ -84,7 +84,7 @@ class Terminal:
         self._seen = place + len(text)
         return found
 
-    def expect_prompt(self, end: str = ": ", timeout_s: float = 20) -> str:
+    def expect_prompt(self, end: str = ": ", timeout_s: float = 60) -> str:
         """Waits until the program has stopped after `end`: it asks. Returns what came up to and with it."""
         ends = time.monotonic() + timeout_s
         while not self.screen[self._seen :].endswith(end):
@@ -101,9 +101,12 @@ class Terminal:
     def press(self, key: str) -> None:
         """Presses Ctrl and a letter, as slowly as a person: readline misses a signal just between its prompt and its wait."""
         time.sleep(0.2)
+        ends = time.monotonic() + 20
+        while not self._waits() and time.monotonic() < ends:
+            time.sleep(0.02)
         os.write(self._descriptor, bytes([ord(key.upper()) - 64]))
 
-    def ended(self, timeout_s: float = 20) -> int:
+    def ended(self, timeout_s: float = 60) -> int:
         """Waits for the program's end; returns its exit code."""
         ends = time.monotonic() + timeout_s
         while self._read(max(0.0, ends - time.monotonic())):
@@ -115,6 +118,11 @@ class Terminal:
                 return self._code
             time.sleep(0.02)
         raise AssertionError(f"the program goes on; the screen says:\n{self.screen}")
+
+    def _waits(self) -> bool:
+        """True when the program has nothing to do; on a busy machine it may still be on its way there."""
+        stat = Path(f"/proc/{self.pid}/stat")
+        return not stat.exists() or stat.read_text().rpartition(")")[2].split()[0] == "S"
 
     def _read(self, timeout_s: float) -> bool:
         """Adds what the program wrote to the screen; False at its end or when nothing came."""

@@ -26,10 +26,10 @@ def tokens(limit: int, name: str = "tokens", window=HOUR, **fields) -> Budget:  
 async def test_case_12_a_raise_lets_the_next_call_through_and_ends_by_itself(world: World) -> None:
     store = await world.process(tokens(100))
     await store.close(await store.reserve(draft(100)), settled(100))
-    waiting = asyncio.create_task(store.wait_for_room(30))
+    waiting = asyncio.create_task(store.wait_for_room(60))
     await asyncio.sleep(0.01)
     await store.raise_limit("tokens", "+", 50, to_ms(world.clock.now()) + 60_000, "telegram:1")
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
     await store.close(await store.reserve(draft(30)), settled(30))
     world.clock.advance(60)
     with pytest.raises(Exhausted) as refused:

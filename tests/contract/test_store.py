@@ -223,17 +223,17 @@ async def test_case_64_room_taken_by_holds_only_is_said_and_a_close_wakes_who_wa
     with pytest.raises(Exhausted) as refused:
         await store.reserve(draft(50))
     assert refused.value.held_only
-    waiting = asyncio.create_task(store.wait_for_room(30))
+    waiting = asyncio.create_task(store.wait_for_room(60))
     await asyncio.sleep(0.01)
     assert not waiting.done()
     await store.close(reservation, settled(50))
-    await asyncio.wait_for(waiting, 1)
+    await asyncio.wait_for(waiting, 20)
     await store.reserve(draft(50))
 
 
 async def test_waiting_for_room_ends_by_itself(world: World) -> None:
     store = await world.process(tokens(100))
-    await asyncio.wait_for(store.wait_for_room(0.05), 1)
+    await asyncio.wait_for(store.wait_for_room(0.05), 20)
 
 
 async def test_peek_says_what_reserve_would_and_holds_nothing(world: World) -> None:

@@ -31,6 +31,8 @@ from tests.doubles.upstream import Upstream
 
 QUESTION = "say something"
 WEB = frozenset({"web"})
+UNTIL_S = 60.0
+"""How long a test waits for what must come: long, since the machine may be busy with other things."""
 READY = re.compile(r"listens on (http://\S+)")
 
 
@@ -205,13 +207,13 @@ class Gateway:
         made = sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith("sluicegate_http_answers_total{"))
         return int(made) - self._looks + 1
 
-    async def until(self, true: Callable[[], bool], timeout_s: float = 10.0) -> None:
+    async def until(self, true: Callable[[], bool], timeout_s: float = UNTIL_S) -> None:
         """Waits until a condition holds."""
         async with asyncio.timeout(timeout_s):
             while not true():  # noqa: ASYNC110 - any condition, of any object
                 await asyncio.sleep(0.01)
 
-    async def until_nothing_is_held(self, timeout_s: float = 10.0) -> None:
+    async def until_nothing_is_held(self, timeout_s: float = UNTIL_S) -> None:
         """Waits until every hold is closed."""
         async with asyncio.timeout(timeout_s):
             while await self._pending():  # noqa: ASYNC110 - it is another program's state
@@ -237,7 +239,7 @@ class GatewayProcess:
             stderr=asyncio.subprocess.PIPE,
         )
         self._reader = asyncio.create_task(self._read())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(UNTIL_S):
             while not self.base:
                 assert self.process.returncode is None, "".join(self.said)
                 await asyncio.sleep(0.02)
@@ -246,7 +248,7 @@ class GatewayProcess:
     async def __aexit__(self, *_: object) -> None:
         if self.process.returncode is None:
             self.process.terminate()
-        await asyncio.wait_for(self.process.wait(), 20)
+        await asyncio.wait_for(self.process.wait(), UNTIL_S)
         await self._reader
 
     async def kill(self) -> None:

@@ -77,7 +77,7 @@ async def test_case_35_a_gateway_that_is_killed_leaves_nothing_stuck(tmp_path: P
             assert held > 0
             await victim.kill()
             await asyncio.gather(*calls, return_exceptions=True)
-        await alive.until_nothing_is_held(20)
+        await alive.until_nothing_is_held()
         assert (await alive.budget("tokens"))["spent"] == held
         assert {(row["outcome"], row["uncertain"]) for row in await alive.rows()} == {("expired", "1")}
         up.release()

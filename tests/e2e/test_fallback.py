@@ -15,11 +15,15 @@ START = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 OVERLOADED = {"message": "slow down", "type": "rate_limit_error", "code": "rate_limit_exceeded"}
 
 
+HASTY = {"first_token_timeout_s": 2, "idle_timeout_s": 2}
+"""For an upstream that stalls."""
+
+
 def pair(up: Upstream, other: Upstream, **fields: Any) -> str:
-    plain = {"max_attempts": 1, "first_token_timeout_s": 1, "idle_timeout_s": 1, "timeout_s": 20} | fields
+    """Two providers with one attempt each; `fields` are the first one's."""
     return config(
-        provider("moonshot", up, **plain),
-        provider("groq", other, **plain),
+        provider("moonshot", up, **{"max_attempts": 1} | fields),
+        provider("groq", other, max_attempts=1),
         budget("tokens", tokens=1_000_000),
         chain=["moonshot", "groq"],
     )
@@ -129,7 +133,7 @@ async def test_case_31_a_stream_that_fails_before_anything_was_shown_moves_on_si
 ) -> None:
     up.default = script
     other.default = Script(text="from the other")
-    async with Gateway(tmp_path, pair(up, other)) as gateway:
+    async with Gateway(tmp_path, pair(up, other, **HASTY if script.stall else {})) as gateway:
         answer = await gateway.chat(stream=True)
         assert (answer.status, answer.text) == (200, "from the other")
         assert answer.headers["x-sluicegate-provider"] == "groq"
@@ -144,7 +148,7 @@ async def test_case_32_a_stream_that_fails_after_output_ends_clearly_and_nobody_
     tmp_path: Path, up: Upstream, other: Upstream, fault: dict[str, Any]
 ) -> None:
     up.default = Script(pieces=60, **fault)
-    async with Gateway(tmp_path, pair(up, other)) as gateway:
+    async with Gateway(tmp_path, pair(up, other, **HASTY if "stall" in fault else {})) as gateway:
         answer = await gateway.chat(stream=True)
         assert answer.status == 200
         assert answer.text == "".join(f"w{index} " for index in range(40))

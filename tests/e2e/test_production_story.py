@@ -73,7 +73,7 @@ async def why(gateway: Gateway, request_id: str) -> dict[str, Any]:
     """`sluicegate why`, as an operator runs it beside the server."""
     command = (sys.executable, "-m", "gateway", "why", request_id, "--json", "--config", str(gateway.folder / "sluicegate.toml"))
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
-    output, _ = await asyncio.wait_for(process.communicate(), 20)
+    output, _ = await asyncio.wait_for(process.communicate(), 60)
     assert process.returncode == 0
     told: dict[str, Any] = json.loads(output)
     return told

@@ -1,13 +1,13 @@
 """What is counted for each way in which a call can end, through the endpoint; the upstream's meter is the other side."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.doubles.own_time import within
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import Gateway, budget, config, provider
 
@@ -15,15 +15,18 @@ PRICE = {"input": 1.0, "cached_input": 0.1, "output": 2.0}
 """USD per million tokens: a prompt token costs one micro-USD, an output token two."""
 
 
-@pytest.fixture
-async def gateway(tmp_path: Path, up: Upstream) -> AsyncIterator[Gateway]:
-    text = config(
-        provider("moonshot", up, price=PRICE, max_attempts=1, timeout_s=2, first_token_timeout_s=1, idle_timeout_s=1),
+def counting(up: Upstream, **fields: Any) -> str:
+    return config(
+        provider("moonshot", up, price=PRICE, max_attempts=1, **fields),
         budget("tokens", tokens=1_000_000),
         budget("usd", usd=5),
         chain=["moonshot"],
     )
-    async with Gateway(tmp_path, text) as running:
+
+
+@pytest.fixture
+async def gateway(tmp_path: Path, up: Upstream) -> AsyncIterator[Gateway]:
+    async with Gateway(tmp_path, counting(up)) as running:
         yield running
 
 
@@ -38,24 +41,18 @@ async def last_row(gateway: Gateway) -> dict[str, Any]:
     return (await gateway.rows())[-1]
 
 
-async def leave_after(gateway: Gateway, events: int, **fields: Any) -> float:
-    """Streams until so many events came, leaves, and says when."""
-    async with gateway.open_stream(**fields) as response:
-        for _ in range(events):
-            await response.content.readuntil(b"\n\n")
-        assert response.connection is not None
-        response.close()
-        return time.monotonic()
-
-
 async def test_case_17_a_client_that_leaves_mid_stream_closes_the_upstream_within_a_second(
     gateway: Gateway, up: Upstream
 ) -> None:
     up.default = Script(pieces=500, delay_s=0.02)
-    left = await leave_after(gateway, 6)
+    async with gateway.open_stream() as response:
+        for _ in range(6):
+            await response.content.readuntil(b"\n\n")
+        sent = up.seen[0].pieces
+        response.close()
     await up.until(lambda: up.seen[0].client_left is not None)
-    assert up.seen[0].client_left is not None
-    assert up.seen[0].client_left - left < 1
+    # By the upstream's own pace, which a busy machine slows down as it does the gateway: fifty pieces make a second.
+    assert up.seen[0].pieces - sent <= 50
     assert up.meter.open_now == 0
     row = await last_row(gateway)
     assert (row["outcome"], row["estimated"]) == ("cancelled", "1")
@@ -71,10 +68,9 @@ async def test_case_18_a_client_that_leaves_before_the_first_token_is_never_free
     call = asyncio.create_task(gateway.chat(stream=stream, max_tokens=100))
     await up.until(lambda: up.meter.waiting == 1)
     held = (await gateway.budget("tokens"))["held"]
-    left = time.monotonic()
-    call.cancel()
-    await up.until(lambda: up.seen[0].client_left is not None)
-    assert (up.seen[0].client_left or 0) - left < 1
+    async with within(1):
+        call.cancel()
+        await up.until(lambda: up.seen[0].client_left is not None)
     assert (await counted(gateway))[0] == held > 100
     assert (await last_row(gateway))["estimated"] == "1"
 
@@ -154,16 +150,17 @@ async def test_case_24_of_cumulative_usage_events_the_last_wins(gateway: Gateway
     "fault", [{"stall": "headers"}, {"cut": "headers"}, {"cut": "first"}, {"status": 502, "body": "<html>bad gateway"}]
 )
 async def test_case_25_what_may_have_been_billed_counts_at_the_worst_case(
-    gateway: Gateway, up: Upstream, fault: dict[str, Any]
+    tmp_path: Path, up: Upstream, fault: dict[str, Any]
 ) -> None:
     up.default = Script(**fault)
-    answer = await gateway.chat(max_tokens=100)
-    assert (answer.status, answer.error["code"]) == (503, "providers_unavailable")
-    row = await last_row(gateway)
-    assert (row["outcome"], row["uncertain"]) == ("unanswered", "1")
-    tokens, cost = await counted(gateway)
-    assert tokens > 100
-    assert cost > 200
+    async with Gateway(tmp_path, counting(up, timeout_s=2, first_token_timeout_s=1)) as gateway:
+        answer = await gateway.chat(max_tokens=100)
+        assert (answer.status, answer.error["code"]) == (503, "providers_unavailable")
+        row = await last_row(gateway)
+        assert (row["outcome"], row["uncertain"]) == ("unanswered", "1")
+        tokens, cost = await counted(gateway)
+        assert tokens > 100
+        assert cost > 200
 
 
 async def test_case_25_a_storm_of_fifty_refusals_leaves_the_budget_whole(gateway: Gateway, up: Upstream) -> None:
@@ -207,7 +204,8 @@ async def test_case_26_a_database_that_is_gone_for_three_seconds_costs_nobody_th
     await up.until(lambda: up.meter.waiting == 2)
     async with gateway.database_gone():
         up.release()
-        answers = await asyncio.wait_for(asyncio.gather(*calls), 3)
+        async with within(3):
+            answers = await asyncio.gather(*calls)
         assert [answer.status for answer in answers] == [200, 200]
         assert [answer.text.split()[0] for answer in answers] == ["w0", "w0"]
         # Longer than one transaction waits for its turn: what could not be written is kept, and tried again.
@@ -225,7 +223,7 @@ async def test_a_request_that_a_lost_database_turned_away_can_be_made_again(tmp_
         async with gateway.database_gone():
             up.release()
             assert (await first).status == 503
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert (await gateway.chat(headers=same)).status == 200
 
 

@@ -11,6 +11,7 @@ import pytest
 from gateway.chat import Request, Usage
 from gateway.errors import ProviderError, Refused, Unanswered
 from gateway.providers import Provider
+from tests.doubles.own_time import within
 from tests.doubles.upstream import Script, Upstream
 from tests.providers.calls import ASK, KEY, ask, collect, reservation, text
 
@@ -98,12 +99,11 @@ async def test_case_18_leaving_before_the_first_token_closes_the_connection(
         collect(provider.stream(ASK, reservation())) if streamed else provider.complete(ASK, reservation())
     )
     await upstream.until(lambda: upstream.meter.open_now == 1)
-    left = time.monotonic()
-    call.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await call
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
-    assert cast(float, upstream.seen[0].client_left) - left < 1
+    async with within(1):
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await upstream.until(lambda: upstream.meter.client_left == 1)
 
 
 async def test_case_17_leaving_in_the_middle_closes_the_connection(upstream: Upstream, make: Make, api: str) -> None:
@@ -113,9 +113,8 @@ async def test_case_17_leaving_in_the_middle_closes_the_connection(upstream: Ups
         async for chunk in stream:
             if chunk.text:
                 break
-    left = time.monotonic()
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
-    assert cast(float, upstream.seen[0].client_left) - left < 1
+    async with within(1):
+        await upstream.until(lambda: upstream.meter.client_left == 1)
     assert upstream.meter.output_tokens < 200
 
 
@@ -129,9 +128,9 @@ async def test_a_cancelled_task_in_the_middle_closes_the_connection(upstream: Up
                 shown.set()
 
     call = asyncio.ensure_future(read())
-    await asyncio.wait_for(shown.wait(), 2)
+    await asyncio.wait_for(shown.wait(), 30)
     call.cancel()
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
+    await upstream.until(lambda: upstream.meter.client_left == 1)
 
 
 async def test_case_19_the_answer_is_whole_once_its_finish_reason_came(upstream: Upstream, make: Make, api: str) -> None:
@@ -149,7 +148,7 @@ async def test_case_66_a_limit_that_is_ignored_can_be_cut_off(upstream: Upstream
             came += bool(chunk.text)
             if came > 10:
                 break
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
+    await upstream.until(lambda: upstream.meter.client_left == 1)
     assert upstream.meter.output_tokens < 200
 
 
@@ -176,7 +175,7 @@ async def test_case_25_a_time_out_is_unanswered(upstream: Upstream, make: Make, 
     upstream.default = Script(stall="headers")
     with pytest.raises(Unanswered, match="within"):
         await ask(make(api, timeout_s=0.3, first_token_timeout_s=0.2), streamed)
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
+    await upstream.until(lambda: upstream.meter.client_left == 1)
 
 
 @pytest.mark.parametrize("streamed", [False, True])
@@ -198,25 +197,26 @@ async def test_case_32_a_stall_before_the_first_token(upstream: Upstream, make: 
     upstream.default = Script(stall=place, comments=True)
     got: list[Any] = []
     began = time.monotonic()
-    with pytest.raises(Unanswered, match=r"(no first token|no answer) within 0\.3 s"):
-        await collect(make(api, first_token_timeout_s=0.3).stream(ASK, reservation()), got)
-    assert 0.25 < time.monotonic() - began < 1.5
+    async with within(1.5):
+        with pytest.raises(Unanswered, match=r"(no first token|no answer) within 0\.3 s"):
+            await collect(make(api, first_token_timeout_s=0.3).stream(ASK, reservation()), got)
+    assert time.monotonic() - began > 0.25
     assert not text(got)
 
 
 async def test_case_32_a_stall_after_output(upstream: Upstream, make: Make, api: str) -> None:
     upstream.default = Script(stall=2)
     got: list[Any] = []
-    with pytest.raises(Unanswered, match=r"nothing came for 0\.3 s"):
-        await collect(make(api, idle_timeout_s=0.3).stream(ASK, reservation()), got)
+    with pytest.raises(Unanswered, match=r"nothing came for 0\.8 s"):
+        await collect(make(api, idle_timeout_s=0.8).stream(ASK, reservation()), got)
     assert text(got) == "w0 w1 "
-    await upstream.until(lambda: upstream.meter.client_left == 1, 1)
+    await upstream.until(lambda: upstream.meter.client_left == 1)
 
 
 async def test_the_whole_deadline_ends_a_stream_that_never_stalls(upstream: Upstream, make: Make, api: str) -> None:
     upstream.default = Script(endless=True, delay_s=0.02)
-    with pytest.raises(Unanswered, match=r"not finished within 0\.4 s"):
-        await collect(make(api, timeout_s=0.4).stream(ASK, reservation()))
+    with pytest.raises(Unanswered, match=r"not finished within 1\.2 s"):
+        await collect(make(api, timeout_s=1.2).stream(ASK, reservation()))
 
 
 @pytest.mark.parametrize("script", [Script(pieces=60, cut=40), Script(finish=None, done=True), Script(finish=None, done=False)])

@@ -95,7 +95,7 @@ async def test_the_child_dies_with_a_parent_that_is_killed() -> None:
     child = int(await asyncio.wait_for(parent.stdout.readline(), 60))
     parent.kill()
     await parent.wait()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(30):
         while _alive(child):  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 

@@ -75,7 +75,7 @@ async def test_a_missing_done_and_a_last_event_without_its_empty_line(upstream: 
 
 async def test_a_reset_after_the_finish_reason_leaves_the_answer_whole(upstream: Upstream, make: Make) -> None:
     upstream.default = Script(events=[*events(delta(content="a"), delta("stop"), done=False), "hang"])
-    chunks = await collect(make(idle_timeout_s=0.2).stream(ASK, reservation()))
+    chunks = await collect(make(idle_timeout_s=1.0).stream(ASK, reservation()))
     assert text(chunks) == "a"
 
 
@@ -87,8 +87,8 @@ async def test_reasoning_in_every_vendors_field_counts_as_life(upstream: Upstrea
         assert [chunk.reasoning for chunk in chunks if chunk.reasoning] == ["hm"]
         assert text(chunks) == "a"
     hidden = {"reasoning_details": [{"type": "reasoning.encrypted", "data": "x"}]}
-    upstream.default = Script(events=events(delta(**hidden), delta(content="a"), delta("stop")), delay_s=0.2)
-    chunks = await collect(make(first_token_timeout_s=0.3).stream(ASK, reservation()))
+    upstream.default = Script(events=events(delta(**hidden), delta(content="a"), delta("stop")), delay_s=0.8)
+    chunks = await collect(make(first_token_timeout_s=1.4).stream(ASK, reservation()))
     assert text(chunks) == "a"
 
 

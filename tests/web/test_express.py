@@ -40,7 +40,7 @@ class Wire:
         self.writer.write(b"".join(parts))
 
     async def answer(self) -> Answer:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             head = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             headers = dict(line.lower().split(": ", 1) for line in head[1:] if line)
             if headers.get("transfer-encoding") == "chunked":
@@ -53,7 +53,7 @@ class Wire:
         return Answer(int(head[0].split()[1]), headers, body)
 
     async def rest(self) -> bytes:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(30):
             return await self.reader.read()
 
 
@@ -277,6 +277,6 @@ async def _send_all(client: Wire, parts: list[bytes]) -> None:
 
 
 async def _until(true: Any) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while not true():  # noqa: ASYNC110 - any condition, of any object
             await asyncio.sleep(0.005)
