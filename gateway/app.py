@@ -10,14 +10,16 @@ import asyncio
 import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from dataclasses import replace
 from datetime import UTC, timedelta
 from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import structlog
 
 from gateway.chat import Slot
-from gateway.clock import Clock, SystemClock
+from gateway.clock import Clock, SystemClock, to_ms
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
 from gateway.estimate import Estimator, Learnt
@@ -27,11 +29,14 @@ from gateway.settings import Settings
 from gateway.store import calibrations
 from gateway.store.books import Books
 from gateway.store.database import Database
+from gateway.store.executors import Executors, engine_database
 from gateway.store.fires import Fires
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
 from gateway.store.runs import Runs
+from gateway.store.telegram import people_due
+from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.desk import Desk
 
@@ -39,11 +44,12 @@ if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
+    from gateway.workflow.worker import Worker
 
 log = structlog.get_logger(__name__)
 
-BOT, WEB, SCHEDULER = "bot", "web", "scheduler"
-ROLES = frozenset({BOT, WEB, SCHEDULER})
+BOT, WEB, WORKER, SCHEDULER = "bot", "web", "worker", "scheduler"
+ROLES = frozenset({BOT, WEB, WORKER, SCHEDULER})
 """What a process may do; all of it by default."""
 
 DRAIN_S = 5.0
@@ -57,9 +63,16 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class App:
-    """One per process. Make it, `open` or `start` it, `stop` it; or `async with app.running():`."""
+    """One per process. Make it, `open` or `start` it, `stop` it; or `async with app.running():`.
+
+    Raises ConfigError when a workflow's file is wrong.
+    """
 
     def __init__(self, settings: Settings, clock: Clock | None = None, *, roles: frozenset[str] = ROLES) -> None:
+        self.catalogue = Catalogue.load(settings)
+        """Every workflow."""
+        # What a workflow's runs may spend is counted in the same ledger, by every process that calls a model.
+        settings = replace(settings, budgets=with_caps(settings.budgets, self.catalogue.definitions.values()))
         self.settings = settings
         self.clock: Clock = clock or SystemClock()
         self.roles = roles
@@ -76,7 +89,7 @@ class App:
         self.pairing_code: str | None = None
         """What makes the first admin by /start CODE; None when there is one, or no bot."""
         self.bot: TelegramBot | None = None
-        self._catalogue: Catalogue | None = None
+        self.worker: Worker | None = None
         self._desk: Desk | None = None
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
@@ -98,15 +111,8 @@ class App:
         return self._dispatcher
 
     @property
-    def catalogue(self) -> Catalogue:
-        """Every workflow; the files are read at the first look. Raises ConfigError with everything that is wrong there."""
-        if self._catalogue is None:
-            self._catalogue = Catalogue.load(self.settings)
-        return self._catalogue
-
-    @property
     def desk(self) -> Desk:
-        """What surfaces ask of workflows. Raises ConfigError as `catalogue` does."""
+        """What surfaces ask of workflows."""
         if self._desk is None:
             self._desk = Desk(self.runs, self.catalogue, self.settings, self.clock)
         return self._desk
@@ -137,21 +143,23 @@ class App:
     async def start(self) -> None:
         """Opens everything and takes work in.
 
-        Raises ConfigError (a workflow is wrong), DatabaseBehind, LedgerUnavailable, OSError (the port is taken).
+        Raises DatabaseBehind, LedgerUnavailable, OSError (the port is taken).
         """
         from gateway.web.metrics import Metrics
 
-        log.info("workflows_loaded", count=len(self.catalogue.definitions))
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
         self._schedule_jobs()
         self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
             await self._start_bot()
+        if WORKER in self.roles:
+            await self._start_worker()
         if WEB in self.roles:
             await self._start_web(metrics)
         self.ready.set()
-        log.info("started", roles=",".join(sorted(self.roles)), address=self.address, bot=self.bot is not None)
+        roles, workflows = ",".join(sorted(self.roles)), len(self.catalogue.definitions)
+        log.info("started", roles=roles, address=self.address, bot=self.bot is not None, workflows=workflows)
 
     def _schedule_jobs(self) -> None:
         """Sweeps and retention as jobs. They go by the machine's clock, whatever clock the program is given."""
@@ -208,6 +216,26 @@ class App:
         self.pairing_code = await self.bot.pairing_code()
         await self.bot.start()
         self._spawn(self.bot.run())
+
+    async def _start_worker(self) -> None:
+        # The engine's libraries are heavy: a process without the role does without them, and this one's loop goes on.
+        await asyncio.to_thread(import_module, "gateway.workflow.dbos_engine")
+        from gateway.workflow.dbos_engine import DbosEngine
+        from gateway.workflow.parts import Parts
+        from gateway.workflow.worker import Worker, new_worker
+
+        name, url = new_worker(), self.settings.database_url
+        engine = DbosEngine(await asyncio.to_thread(engine_database, url), name)
+        parts = Parts(self.dispatcher, self.runs, self.settings, self.catalogue, self.clock, self.settings.runs_folder)
+        worker = Worker(name, parts, self.store, engine, Executors(url), self._people_due, self.desk.poke)
+        await worker.start()
+        self.worker = worker
+        self._spawn(worker.run())
+
+    async def _people_due(self) -> int:
+        """How many people's questions could be answered now; runs of workflows stand back for them."""
+        now_ms = to_ms(self.clock.now())
+        return await self.database.read(partial(people_due, now_ms=now_ms))
 
     async def _start_web(self, metrics: Metrics) -> None:
         from gateway.web.app import Services
@@ -273,8 +301,8 @@ class App:
     async def stop(self) -> None:
         """Stops intake first, then lets what is under way end, settles, and closes."""
         self.ready.clear()
-        surfaces = [part.stop() for part in (self.bot, self._server) if part is not None]
-        self.bot = self._server = None
+        surfaces = [part.stop() for part in (self.bot, self._server, self.worker) if part is not None]
+        self.bot = self._server = self.worker = None
         await asyncio.gather(*surfaces)
         scheduler, self._scheduler = self._scheduler, None
         if scheduler is not None:

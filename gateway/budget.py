@@ -313,6 +313,11 @@ PAUSE = "*"
 """The budget name under which a pause of every call is kept."""
 
 
+def counter_name(budget: str, key: str) -> str:
+    """The name under which the changes of one counter's limit are kept: counters of runs can be raised one by one."""
+    return f"{budget}#{key}"
+
+
 def limit_at(base: int, raises: Iterable[Raise], at_ms: int) -> int:
     """A counter's limit at an instant: raises in force apply in the order in which they were made; never below 0."""
     limit = base

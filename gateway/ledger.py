@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from gateway.amounts import AMOUNT_MAX
-from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, limit_at, limits_after
+from gateway.budget import PAUSE, Amounts, Budget, Raise, Unit, Window, counter_name, limit_at, limits_after
 from gateway.chat import Origin, Slot, Usage
 from gateway.clock import from_ms
 from gateway.errors import Block, Exhausted, Paused
@@ -258,11 +258,18 @@ def pause(raises: Raises, at_ms: int) -> Paused | None:
     return None
 
 
+def changes_of(raises: Raises, budget: Budget, key: str) -> Sequence[Raise]:
+    """The changes of one counter's limit: those of its budget, and those of this counter alone, in the order they were made."""
+    common = raises.get(budget.name, ())
+    own = raises.get(counter_name(budget.name, key), ()) if "run" in budget.scope else ()
+    return sorted((*common, *own), key=lambda change: change.id) if own else common
+
+
 def with_limits(found: Iterable[tuple[Budget, str]], raises: Raises, guest: bool, at_ms: int) -> tuple[Match, ...]:
     """The matching budgets with their limits at an instant, whether paused or not."""
     matches = []
     for budget, key in found:
-        base, changes = budget.base_limit(key, guest), raises.get(budget.name)
+        base, changes = budget.base_limit(key, guest), changes_of(raises, budget, key)
         if changes:
             matches.append(Match(budget, key, limit_at(base, changes, at_ms), limits_after(base, changes, at_ms)))
         else:

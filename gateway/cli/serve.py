@@ -16,9 +16,6 @@ from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to
 from gateway.cli.words import resting_text
 
-LATER = ("worker",)
-"""Roles of parts that this version does not have: one that did nothing would deceive."""
-
 
 def serve(config: Path | None, only: str | None) -> int:
     """Serves until SIGTERM or SIGINT. Refuses a database that is behind."""
@@ -35,8 +32,6 @@ def parse_roles(only: str | None) -> frozenset[str]:
         return ROLES
     names = [name.strip() for name in only.split(",") if name.strip()]
     for name in names:
-        if name in LATER:
-            raise CommandError(f"--only {name}: it comes with workflows, which this version does not have", USAGE)
         if name not in ROLES:
             raise CommandError(f"--only {name}: no such role; there are {', '.join(sorted(ROLES))}", USAGE)
     if not names:

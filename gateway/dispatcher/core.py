@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 
 import structlog
 
@@ -67,8 +67,18 @@ class Dispatcher:
         self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._tell, self._log)
         self._desk = Desk(self._parts, estimator, prices)
 
-    async def complete(self, request: Request, target: str, origin: Origin, *, settle_first: bool = True) -> Reply:
+    async def complete(
+        self,
+        request: Request,
+        target: str,
+        origin: Origin,
+        *,
+        settle_first: bool = True,
+        admitted: Callable[[], None] | None = None,
+    ) -> Reply:
         """A whole answer from the first slot of `target` (chain, provider, alias or provider:model) that can serve.
+
+        `admitted` is called each time the gate has let an attempt through, before the call goes out.
 
         Without `settle_first` the answer is returned while its settling is on the way to the store, ahead of whatever is
         asked for next; `settled` waits for it. A deduplicated request's answer is always settled, and so stored, first.
@@ -78,12 +88,12 @@ class Dispatcher:
         """
         walk = self._walk(request, target, origin)
         if not origin.dedupe:
-            return await self._answer(walk, settle_first=settle_first)
+            return await self._answer(walk, settle_first=settle_first, admitted=admitted)
         earlier = await self._take(walk, target)
         if earlier is not None:
             return earlier
         try:
-            return await self._answer(walk, settle_first=True)
+            return await self._answer(walk, settle_first=True, admitted=admitted)
         finally:
             await self._give_back(walk)
 
@@ -139,10 +149,12 @@ class Dispatcher:
         if self._alert is not None:
             self._alert(event, fields)
 
-    async def _answer(self, walk: Walk, *, settle_first: bool) -> Reply:
+    async def _answer(self, walk: Walk, *, settle_first: bool, admitted: Callable[[], None] | None) -> Reply:
         desk = self._desk
         while True:
             attempt = await walk.next()
+            if admitted is not None:
+                admitted()
             try:
                 completion = await self._call(walk, attempt)
                 closing, reply = desk.success(walk, attempt, completion, desk.timing(attempt))

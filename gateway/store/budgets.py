@@ -12,7 +12,7 @@ from sqlalchemy import Connection, insert, select, update
 from gateway.budget import Budget, Budgets, Unit, Window, limit_at
 from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
-from gateway.ledger import Counter, Raises
+from gateway.ledger import Counter, Raises, changes_of
 from gateway.store.audit import record
 from gateway.store.rebuild import basis, insert_missing, recount
 from gateway.store.tables import adjustments, counters
@@ -163,7 +163,7 @@ def _load(connection: Connection, budgets: Budgets) -> dict[tuple[str, str], Cou
 def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms: int) -> Balance:
     at_ms = max(now_ms, counter.newest)
     spent, held = counter.balance(budget.window, at_ms)
-    limit = limit_at(budget.base_limit(key), raises.get(budget.name, ()), now_ms)
+    limit = limit_at(budget.base_limit(key), changes_of(raises, budget, key), now_ms)
     leaves = _leaves(budget, counter, at_ms)
     return Balance(
         name=budget.name,

@@ -199,8 +199,11 @@ class LedgerStore:
             self.wake()
 
     async def raise_limit(self, budget: str, operation: str, amount: int, ends_ms: int | None, actor: str) -> Raise:
-        """Changes a limit from now until an instant. Raises InvalidRequest when there is no such budget."""
-        if budget != PAUSE and budget not in self.budgets.by_name:
+        """Changes a limit from now until an instant: a budget's, or one run's by its `counter_name`.
+
+        Raises InvalidRequest when there is no such budget.
+        """
+        if budget != PAUSE and budget.partition("#")[0] not in self.budgets.by_name:
             raise InvalidRequest(f"there is no budget named {budget!r}", "budget")
         now = to_ms(self.clock.now())
         made = await self.database.write(

@@ -136,7 +136,7 @@ def step(
     until: datetime | None = None,
     detail: str = "",
 ) -> None:
-    """Brings a step into a state, and adds it if it is new. Each time it begins to run counts as an attempt."""
+    """Brings a step into a state, and adds it if it is new. Each time it begins to run, not from a wait, counts as an attempt."""
     lock(connection, run)
     mine = run_steps.c.run == run, run_steps.c.name == name
     row = connection.execute(select(run_steps).where(*mine)).first()
@@ -148,7 +148,8 @@ def step(
         columns |= {"run": run, "name": name, "number": count + 1, "kind": kind, "attempts": 1, "started": to_ms(now)}
         connection.execute(insert(run_steps).values(columns))
     else:
-        attempts = row.attempts + (state is StepState.RUNNING)
+        # Going on after a wait is the same attempt.
+        attempts = row.attempts + (state is StepState.RUNNING and row.state != StepState.WAITING)
         connection.execute(update(run_steps).where(*mine).values(columns | {"attempts": attempts}))
     told = {"name": name, "kind": kind if row is None else row.kind, "state": state, "attempts": attempts}
     change(connection, run, now, "step", told | {"waiting_until": stamp(until), "detail": text(detail)})

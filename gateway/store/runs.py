@@ -239,9 +239,17 @@ class Runs:
             return []
         return await self._database.write(work)
 
-    async def signals(self, limit: int = 200) -> list[Signal]:
-        """What is to be handed to runs, the oldest first."""
-        query = select(run_signals).order_by(run_signals.c.id).limit(limit)
+    async def owners(self) -> set[str]:
+        """The workers that have taken runs which have not ended."""
+        ended = [state.value for state in RunState if state.ended]
+        query = select(runs.c.owner).where(runs.c.state.not_in([*ended, RunState.QUEUED.value]), runs.c.owner != "").distinct()
+        return await self._database.read(lambda connection: set(connection.scalars(query)))
+
+    async def signals(self, after: int = 0, run: str | None = None, limit: int = 500) -> list[Signal]:
+        """What is to be handed to runs, or to one, and has a number greater than `after`; the oldest first."""
+        query = select(run_signals).where(run_signals.c.id > after).order_by(run_signals.c.id).limit(limit)
+        if run is not None:
+            query = query.where(run_signals.c.run == run)
         return await self._database.read(lambda connection: [signal_of(row) for row in connection.execute(query)])
 
     async def delivered(self, ids: Sequence[int]) -> None:

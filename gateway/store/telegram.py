@@ -107,6 +107,12 @@ def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
+def people_due(connection: Connection, now_ms: int) -> int:
+    """How many parked questions of people, of whatever bot, could be answered now."""
+    due = tg_updates.c.state == State.PARKED, tg_updates.c.due_ms <= now_ms
+    return int(connection.execute(select(func.count()).select_from(tg_updates).where(*due)).scalar_one())
+
+
 class Inbox:
     """The updates of one bot."""
 

@@ -3,15 +3,20 @@
 from gateway.runs import Caps
 from gateway.workflow.addresses import URL, Repository
 from gateway.workflow.catalogue import samples
+from gateway.workflow.context import Context, Outcome
 from gateway.workflow.definition import Definition, workflow
+from gateway.workflow.failures import StepFailed
 from gateway.workflow.git import GIT, checkout_command, clone_command, git_environment
 
 __all__ = [
     "GIT",
     "URL",
     "Caps",
+    "Context",
     "Definition",
+    "Outcome",
     "Repository",
+    "StepFailed",
     "checkout_command",
     "clone_command",
     "git_environment",

@@ -139,7 +139,6 @@ def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path) ->
         (["ledger", "adjust", "all-money", "--spent", "-1", "--reason", "x"], "only 0 micro-usd are spent"),
         (["ledger", "adjust", "all-money", "--spent", "1", "--reason", " "], "--reason"),
         (["keys", "create", ""], "a key's name"),
-        (["serve", "--only", "bot,worker"], "it comes with workflows"),
         (["serve", "--only", "cook"], "no such role"),
     ],
 )

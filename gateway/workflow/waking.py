@@ -1,0 +1,98 @@
+"""Waking what waits for a budget: people first, then runs, the oldest first, each answered by the gate before the next.
+
+Without that order everything that waits would ask at once when a window opens, and the youngest might win.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+
+import structlog
+
+from gateway.workflow.waits import Wait, Waits
+
+DECISION_S = 5.0
+"""How long the next run waits for the gate's word on the one before."""
+PEOPLE_S = 3.0
+"""How long runs stand back while the number of due questions does not go down: their bot may be off."""
+LOOK_S = 0.1
+AFTER_RAISE_S = 0.7
+"""After a limit changed, the bot needs a moment to see it too and make its questions due."""
+HELD_AT_ONCE = 8
+"""How many that only holds kept out try again after a close; the others do with the next ones, or when their time comes."""
+
+PeopleDue = Callable[[], Awaitable[int]]
+"""How many questions of people could be answered now."""
+
+log = structlog.get_logger(__name__)
+
+
+class Waking:
+    """Wakes the waits of one process."""
+
+    def __init__(self, waits: Waits, people_due: PeopleDue) -> None:
+        self._waits, self._people_due = waits, people_due
+        self._rounds: asyncio.Task[None] | None = None
+        self._all = self._freed = False
+
+    def limits_changed(self) -> None:
+        """Every wait for a budget is worth a try."""
+        self._all = True
+
+    def room_came(self) -> None:
+        """Something was closed: what only holds kept out is worth a try."""
+        self._freed = True
+
+    def look(self, now: datetime) -> None:
+        """Begins a round if one is due and none is under way. Returns at once."""
+        if self._rounds is not None and not self._rounds.done():
+            return
+        everyone, self._all = self._all, False
+        freed, self._freed = self._freed, False
+        due = self._due(now, everyone=everyone, freed=freed)
+        if due:
+            self._rounds = asyncio.create_task(self._wake(due, raised=everyone))
+            self._rounds.add_done_callback(_told)
+
+    async def stop(self) -> None:
+        """Ends a round under way."""
+        if self._rounds is not None:
+            self._rounds.cancel()
+            await asyncio.gather(self._rounds, return_exceptions=True)
+
+    def _due(self, now: datetime, *, everyone: bool, freed: bool) -> list[Wait]:
+        waits = self._waits.of_budget()
+        if everyone:
+            return waits
+        due = [wait for wait in waits if wait.until is not None and wait.until <= now]
+        held = [wait for wait in waits if freed and wait.held and wait not in due][:HELD_AT_ONCE]
+        return sorted([*due, *held], key=lambda wait: wait.age)
+
+    async def _wake(self, due: list[Wait], *, raised: bool) -> None:
+        if raised:
+            await asyncio.sleep(AFTER_RAISE_S)
+        for wait in due:
+            await self._let_people_go_first()
+            wait.woken.set()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(DECISION_S):
+                    await wait.decided.wait()
+
+    async def _let_people_go_first(self) -> None:
+        """Returns when nobody's question is due, or when the questions do not get fewer: then nobody answers them."""
+        loop = asyncio.get_running_loop()
+        fewest, until = await self._people_due(), loop.time() + PEOPLE_S
+        while fewest and loop.time() < until:
+            await asyncio.sleep(LOOK_S)
+            left = await self._people_due()
+            if left < fewest:
+                fewest, until = left, loop.time() + PEOPLE_S
+
+
+def _told(task: asyncio.Task[None]) -> None:
+    """A round that broke is said; what it did not wake is still due."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("waking_delayed", reason=f"{type(error).__name__}: {error}")
