@@ -156,6 +156,8 @@ def _chunk(data: bytes, call: Call, answers: _Answers, *, more: bool) -> Chunk:
         for choice in choices:
             delta = choice.get("delta") or {}
             _check(choice, delta)
+            if not delta:
+                continue
             said, thought = _said(delta), _thought(delta)
             visible = visible or bool(said or (not _SHOWN.isdisjoint(delta) and any(delta.get(part) for part in _SHOWN)))
             # Encrypted reasoning has no text, but it is life; so is whatever the other answers say.

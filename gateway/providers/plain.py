@@ -7,6 +7,7 @@ same bytes before and after one JSON string is that event with another text. Wha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import orjson
@@ -36,7 +37,7 @@ class PlainEvents:
     """Finds the plain events of one stream."""
 
     def __init__(self) -> None:
-        self._before = self._after = self._between = b""
+        self._before = self._after = b""
         """The bytes of the template around the text, quotes included; nothing matches before one was learnt."""
         self._around = 0
         self._like: Mapping[str, Any] = {}
@@ -70,16 +71,17 @@ class PlainEvents:
 
     def _at_a_glance(self, payloads: list[bytes]) -> Plain | None:
         """The events as one if each of them matches the template and has a text of letters that need no second look."""
-        data = BETWEEN.join(payloads)
-        if len(data) <= self._around or not data.startswith(self._before) or not data.endswith(self._after):
+        before, after = self._before, self._after
+        if not all(map(bytes.startswith, payloads, repeat(before))) or not all(map(bytes.endswith, payloads, repeat(after))):
             return None
-        texts = data[len(self._before) : len(data) - len(self._after)].split(self._between)
+        start, end = len(before), -len(after)
+        texts = [data[start:end] for data in payloads]
         content = b"".join(texts)
         # Without escapes and without letters of several bytes, each text is a JSON string just if all together are one.
-        if len(texts) != len(payloads) or b"" in texts or b'"' in content or b"\\" in content or not content.isascii():
+        if b"" in texts or b'"' in content or b"\\" in content or not content.isascii():
             return None
         try:
-            return Plain(orjson.loads(b'"%b"' % content), self._like, data, len(texts))
+            return Plain(orjson.loads(b'"%b"' % content), self._like, BETWEEN.join(payloads), len(texts))
         except orjson.JSONDecodeError:
             return None
 
@@ -114,7 +116,6 @@ class PlainEvents:
         # The place is right if another text there makes the same event with that text as its content.
         if from_json(before + _PROBE.encode() + after) == with_content(event, _PROBE):
             self._before, self._after, self._around, self._like = before, after, len(before) + len(after), event
-            self._between = after + BETWEEN + before
 
 
 def _joined(run: list[Plain]) -> Plain:

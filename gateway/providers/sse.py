@@ -49,6 +49,9 @@ class SseParser:
 
     def _without_mark(self, block: bytes) -> bytes:
         """Takes off the byte-order mark that may stand before the first line, also when it comes in pieces."""
+        if not self._rest and len(block) >= 3:
+            self._started = True
+            return block.removeprefix(b"\xef\xbb\xbf")
         self._rest += block
         if len(self._rest) < 3 and b"\xef\xbb\xbf".startswith(bytes(self._rest)):
             return b""
@@ -72,7 +75,7 @@ def _whole_events(block: bytes) -> list[bytes]:
     if not block.startswith(b"data: ") or not block.endswith(b"\n\n"):
         return []
     payloads = block[6:-2].split(b"\n\ndata: ")
-    return payloads if block.count(b"\n") == 2 * len(payloads) and b"" not in payloads else []
+    return payloads if b"\n" not in b"".join(payloads) and b"" not in payloads else []
 
 
 def _data(event: bytes) -> bytes:
