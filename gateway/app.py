@@ -226,7 +226,9 @@ class App:
 
         name, url = new_worker(), self.settings.database_url
         engine = DbosEngine(await asyncio.to_thread(engine_database, url), name)
-        parts = Parts(self.dispatcher, self.runs, self.settings, self.catalogue, self.clock, self.settings.runs_folder)
+        parts = Parts(
+            self.dispatcher, self.store, self.runs, self.settings, self.catalogue, self.clock, self.settings.runs_folder
+        )
         worker = Worker(name, parts, self.store, engine, Executors(url), self._people_due, self.desk.poke)
         await worker.start()
         self.worker = worker

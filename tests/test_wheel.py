@@ -1,4 +1,4 @@
-"""The wheel works outside the checkout: the migrations travel with it."""
+"""The wheel works outside the checkout: the migrations and the sample workflows travel with it."""
 
 import os
 import subprocess
@@ -40,6 +40,17 @@ def test_the_wheel_runs_from_its_own_files(installed: Path, tmp_path: Path) -> N
     where = run(installed / "python", "-c", "import gateway; print(gateway.__file__)", cwd=tmp_path).strip()
     assert Path(where).is_relative_to(installed.parent)
     assert "serve" in run(installed / "sluicegate", "--help", cwd=tmp_path)
+
+
+def test_the_wheel_has_the_sample_workflows(installed: Path, tmp_path: Path) -> None:
+    code = (
+        "from gateway.workflow.catalogue import files_of, samples\n"
+        "print(*(file.stem for file in files_of(samples())), (samples() / '_petroserver/README.md').is_file(), samples())"
+    )
+    *names, sample, place = run(installed / "python", "-c", code, cwd=tmp_path).split()
+    assert names == ["budget_guard", "clone_petroserver", "digest"]
+    assert sample == "True"
+    assert Path(place).is_relative_to(installed.parent)
 
 
 def test_the_wheel_upgrades_a_fresh_database(installed: Path, tmp_path: Path) -> None:

@@ -67,10 +67,10 @@ async def fetch(
 
     An answer of any status is a result. Raises EffectError: no connection, too long, too large, refused.
     """
+    target = _checked(url, private)
     connector = TCPConnector(resolver=ThreadedResolver() if private else PublicResolver(), force_close=True, use_dns_cache=False)
     limits = ClientTimeout(total=timeout_s, sock_connect=min(10.0, timeout_s))
     session = ClientSession(connector=connector, cookie_jar=DummyCookieJar(), auto_decompress=False, timeout=limits)
-    target = _checked(url, private)
     sent = {"User-Agent": f"sluicegate/{__version__}", "Accept-Encoding": "gzip, deflate", **(headers or {})}
     try:
         async with session, asyncio.timeout(timeout_s):

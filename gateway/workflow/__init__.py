@@ -2,6 +2,7 @@
 
 from gateway.runs import Caps
 from gateway.workflow.addresses import URL, Repository
+from gateway.workflow.budgets import Standing
 from gateway.workflow.catalogue import samples
 from gateway.workflow.context import Context, Outcome
 from gateway.workflow.definition import Definition, workflow
@@ -16,6 +17,7 @@ __all__ = [
     "Definition",
     "Outcome",
     "Repository",
+    "Standing",
     "StepFailed",
     "checkout_command",
     "clone_command",

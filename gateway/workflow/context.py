@@ -25,6 +25,7 @@ from gateway.effects.shell import OUTPUT_MAX, TIMEOUT_S
 from gateway.runs import JSON, Caps, Decision, RunState, Starter, StepState
 from gateway.workflow.asking import Asking, messages_of
 from gateway.workflow.board import Board, insist
+from gateway.workflow.budgets import BudgetFace
 from gateway.workflow.definition import Definition
 from gateway.workflow.engine import Branch, Checkpoints, End
 from gateway.workflow.failures import SeveralAtOnce, StepFailed, sentence
@@ -102,6 +103,11 @@ class Context:
         """The most that this run may spend."""
         return (self._board.run.caps or Caps()).over(self._definition.caps)
 
+    @property
+    def budgets(self) -> BudgetFace:
+        """Where the budgets stand, raises and pauses: for runs that operators start."""
+        return BudgetFace(self._parts, self._board.run, self.step)
+
     async def ask(
         self,
         prompt: str | Sequence[Message],
@@ -150,20 +156,25 @@ class Context:
         timeout: timedelta | float = TIMEOUT_S,
         output_limit: int = OUTPUT_MAX,
         env: Mapping[str, str] | None = None,
+        fresh: str | Path | None = None,
         check: bool = True,
     ) -> ShellResult:
         """Runs a program by its argument list (no shell reads it) and gives its exit code and output.
 
         `cwd` is the run's folder unless it says otherwise; after `timeout` (seconds, or a timedelta) the program and all that
-        it started are killed. Of a long output the beginning and the end are kept. With `check`, an exit code that is not 0
-        and a time-out raise StepFailed.
+        it started are killed. Of a long output the beginning and the end are kept. `fresh` is a file or a folder of the run's
+        folder that is removed before each try, so that what a crash left half-made is never gone on with. With `check`, an exit
+        code that is not 0 and a time-out raise StepFailed.
         """
         place = self.folder if cwd is None else self.folder / cwd
 
         async def work(step: str) -> Told:
             seconds = _seconds(timeout)
             label = f"{self.run}/{step}"
-            ran = await effects.run(args, cwd=place, label=label, timeout_s=seconds, output_max=output_limit, env=env)
+            first = None if fresh is None else partial(effects.Folder(self.folder).remove, fresh)
+            ran = await effects.run(
+                args, cwd=place, label=label, timeout_s=seconds, output_max=output_limit, env=env, first=first
+            )
             if check and (ran.timed_out or ran.code != 0):
                 how = f"took longer than {seconds:g} s and was ended" if ran.timed_out else f"ended with code {ran.code}"
                 raise StepFailed(step, f"{args[0]} {how}: {_tail(ran.output)}")
@@ -333,7 +344,8 @@ class Context:
         finally:
             self._running = ""
         outcomes = [
-            Outcome[T](error=StepFailed(f"{path}/{number}", end.error, before + 1)) if end.error else Outcome[T](end.result)
+            # Not Outcome[T](…): of a frozen class with slots Python cannot make one by its alias.
+            Outcome(error=StepFailed(f"{path}/{number}", end.error, before + 1)) if end.error else Outcome(end.result)
             for number, end in enumerate(ends)
         ]
         await board.closed(path, _summary(outcomes))

@@ -9,6 +9,7 @@ from pathlib import Path
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.settings import Settings
+from gateway.store.ledger_store import LedgerStore
 from gateway.store.runs import Runs
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.waits import Waits
@@ -41,6 +42,7 @@ class Parts:
     """One per process."""
 
     dispatcher: Dispatcher
+    store: LedgerStore
     runs: Runs
     settings: Settings
     catalogue: Catalogue
@@ -55,9 +57,5 @@ class Parts:
     @property
     def default_chain(self) -> str:
         """The chain of steps that name none."""
-        return default_chain(self.settings)
-
-
-def default_chain(settings: Settings) -> str:
-    """The chain of steps that name none, in workflows that name none either."""
-    return "default" if "default" in settings.chains else next(iter(settings.chains), "")
+        chains = self.settings.chains
+        return "default" if "default" in chains else next(iter(chains), "")

@@ -42,6 +42,6 @@ def crowd(folder: Path, count: int) -> Path:
     git(folder, "init", "-q", "--bare", "-b", "main")
     lines = [b"blob\nmark :1\ndata 3\nx=1\ncommit refs/heads/main\ncommitter a <a@example.org> 0 +0000\ndata 1\nx\n"]
     lines += [b'M 100644 :1 "many/%d/f%d.py"\n' % (number % 100, number) for number in range(count)]
-    lines.append(b'M 100644 :1 "evil\\n# heading\\033[31m`code`.md"\n')
+    lines.append(b'M 100644 :1 "evil\\n# heading\\033[31m`code`.toml"\n')
     git(folder, "fast-import", "--quiet", feed=b"".join(lines))
     return folder

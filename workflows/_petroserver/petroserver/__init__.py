@@ -1,0 +1,1 @@
+"""A small web server that tells the price of a barrel."""
