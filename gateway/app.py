@@ -212,7 +212,7 @@ class App:
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot
 
-        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock)
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, self.desk)
         self.pairing_code = await self.bot.pairing_code()
         await self.bot.start()
         self._spawn(self.bot.run())

@@ -146,6 +146,42 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("bot_id", name=op.f("pk_tg_pairing")),
     )
     op.create_table(
+        "tg_forms",
+        sa.Column("id", sa.String(length=32), nullable=False),
+        sa.Column("bot_id", sa.BigInteger(), nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), nullable=False),
+        sa.Column("thread_id", sa.BigInteger(), nullable=False),
+        sa.Column("user_id", sa.BigInteger(), nullable=False),
+        sa.Column("workflow", sa.String(length=128), nullable=False),
+        sa.Column("update_id", sa.BigInteger(), nullable=False),
+        sa.Column("given", sa.Text(), nullable=False),
+        sa.Column("passed", sa.Text(), nullable=False),
+        sa.Column("step", sa.Integer(), nullable=False),
+        sa.Column("heard", sa.BigInteger(), nullable=False),
+        sa.Column("message_id", sa.BigInteger(), nullable=True),
+        sa.Column("begun_ms", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_tg_forms")),
+    )
+    op.create_index(
+        "uq_tg_forms_bot_id_chat_id_thread_id_user_id",
+        "tg_forms",
+        ["bot_id", "chat_id", "thread_id", "user_id"],
+        unique=True,
+    )
+    op.create_table(
+        "tg_posts",
+        sa.Column("subject", sa.String(length=80), nullable=False),
+        sa.Column("chat_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("bot_id", sa.BigInteger(), nullable=False),
+        sa.Column("thread_id", sa.BigInteger(), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("message_id", sa.BigInteger(), nullable=True),
+        sa.Column("claimed_ms", sa.BigInteger(), nullable=False),
+        sa.Column("shown", sa.String(length=16), nullable=False),
+        sa.PrimaryKeyConstraint("subject", "chat_id", name=op.f("pk_tg_posts")),
+    )
+    op.create_index("ix_tg_posts_bot_id_shown", "tg_posts", ["bot_id", "shown"], unique=False)
+    op.create_table(
         "tg_people",
         sa.Column("bot_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("subject_id", sa.BigInteger(), autoincrement=False, nullable=False),
@@ -437,6 +473,10 @@ def downgrade() -> None:
     op.drop_table("tg_turns")
     op.drop_table("tg_said")
     op.drop_table("tg_people")
+    op.drop_index("ix_tg_posts_bot_id_shown", table_name="tg_posts")
+    op.drop_table("tg_posts")
+    op.drop_index("uq_tg_forms_bot_id_chat_id_thread_id_user_id", table_name="tg_forms")
+    op.drop_table("tg_forms")
     op.drop_table("tg_pairing")
     op.drop_table("tg_choices")
     op.drop_table("tg_buttons")

@@ -276,10 +276,12 @@ class Runs:
             lambda connection: connection.execute(upsert(connection, outbox).values(row).on_conflict_do_nothing())
         )
 
-    async def notices(self, kind: str, limit: int = 50) -> list[Notice]:
-        """What is still to be told over "telegram" or to "file", the oldest first."""
+    async def notices(self, kind: str, limit: int = 50, *, bot: int | None = None) -> list[Notice]:
+        """What is still to be told over "telegram" or to "file", the oldest first; with `bot` not what is another bot's."""
         pending = outbox.c.state == NoticeState.PENDING.value, outbox.c.to.startswith(f"{kind}:", autoescape=True)
         query = select(outbox).where(*pending).order_by(outbox.c.id).limit(limit)
+        if bot is not None:
+            query = query.join(runs, runs.c.id == outbox.c.run).where(or_(runs.c.bot.is_(None), runs.c.bot == bot))
         return await self._database.read(lambda connection: [notice_of(row) for row in connection.execute(query)])
 
     async def begin_notice(self, notice: int) -> bool:

@@ -298,3 +298,39 @@ tg_pairing = Table(
     Column("made_ms", BigInteger, nullable=False),
 )
 """The one-time code that makes the first admin, hashed."""
+
+tg_posts = Table(
+    "tg_posts",
+    metadata,
+    # Without the bot: of two bots on one database one sends it.
+    Column("subject", String(80), primary_key=True),
+    Column("chat_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("bot_id", BigInteger, nullable=False),
+    Column("thread_id", BigInteger, nullable=False),
+    Column("state", String(16), nullable=False),
+    Column("message_id", BigInteger),
+    Column("claimed_ms", BigInteger, nullable=False),
+    Column("shown", String(16), nullable=False),
+    Index("ix_tg_posts_bot_id_shown", "bot_id", "shown"),
+)
+"""The messages that show runs (`run:<id>`) and ask for approvals (`ask:<id>`), claimed before they are sent."""
+
+tg_forms = Table(
+    "tg_forms",
+    metadata,
+    Column("id", String(32), primary_key=True),
+    Column("bot_id", BigInteger, nullable=False),
+    Column("chat_id", BigInteger, nullable=False),
+    Column("thread_id", BigInteger, nullable=False),
+    Column("user_id", BigInteger, nullable=False),
+    Column("workflow", String(128), nullable=False),
+    Column("update_id", BigInteger, nullable=False),
+    Column("given", Text, nullable=False),
+    Column("passed", Text, nullable=False),
+    Column("step", Integer, nullable=False),
+    Column("heard", BigInteger, nullable=False),
+    Column("message_id", BigInteger),
+    Column("begun_ms", BigInteger, nullable=False),
+    Index("uq_tg_forms_bot_id_chat_id_thread_id_user_id", "bot_id", "chat_id", "thread_id", "user_id", unique=True),
+)
+"""Workflows whose parameters are being asked for, one form per person and conversation; `given` and `passed` are JSON."""

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from gateway.store.database import Database
 from gateway.store.rows import clean
-from gateway.store.tables import tg_buttons, tg_choices, tg_people, tg_said, tg_turns, tg_updates
+from gateway.store.tables import tg_buttons, tg_choices, tg_forms, tg_people, tg_said, tg_turns, tg_updates
 
 KEEP_DONE_MS = 3 * 86_400_000
 """How long a done update's id is kept: Telegram redelivers for a day."""
@@ -285,7 +285,7 @@ class Inbox:
         """A group became a supergroup: everything kept for it moves to its new id."""
 
         def work(connection: Connection) -> None:
-            for table in (tg_updates, tg_turns, tg_buttons):
+            for table in (tg_updates, tg_turns, tg_buttons, tg_forms):
                 mine = and_(table.c.bot_id == self.bot_id, table.c.chat_id == old_chat_id)
                 connection.execute(update(table).where(mine).values(chat_id=new_chat_id))
             for table, column in (

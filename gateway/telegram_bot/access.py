@@ -10,6 +10,7 @@ import structlog
 
 from gateway.telegram_bot.addressing import addressed, from_person, is_command, to_other_bot
 from gateway.telegram_bot.desk import Desk, Work
+from gateway.telegram_bot.runs.forms import heard_by
 
 log = structlog.get_logger()
 
@@ -37,7 +38,7 @@ class Door:
         if message.migrate_to_chat_id is not None:
             await self._desk.delivery.migrate(work.lane.chat_id, message.migrate_to_chat_id)
             return False
-        if not from_person(message) or not self._for_us(work):
+        if not from_person(message) or not await self._for_us(work):
             return False
         command = _command(message.text)
         if work.standing.may or command == "/id":
@@ -49,13 +50,16 @@ class Door:
         await self.turn_away(work)
         return False
 
-    def _for_us(self, work: Work) -> bool:
+    async def _for_us(self, work: Work) -> bool:
         message, desk = work.message, self._desk
         if is_command(message):
             return not to_other_bot(message, desk.username)
         if work.private:
             return True
-        return any(addressed(piece, desk.bot_id, desk.username, desk.settings.telegram.groups) for piece in work.messages)
+        if any(addressed(piece, desk.bot_id, desk.username, desk.settings.telegram.groups) for piece in work.messages):
+            return True
+        # A form that was begun by a command is answered by replies, whatever else a group is answered on.
+        return message.reply_to_message is not None and await heard_by(desk, work) is not None
 
     async def turn_away(self, work: Work) -> None:
         """One polite sentence with the id that an admin needs, seldom."""

@@ -20,7 +20,9 @@ from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.runs import Runs
 from gateway.store.telegram import Arrival, Inbox, Lane, State
+from gateway.store.telegram_runs import Forms, Posts
 from gateway.store.telegram_talk import People, Talk
 from gateway.telegram_bot.access import Door, new_code
 from gateway.telegram_bot.addressing import item_of, urgent
@@ -31,7 +33,9 @@ from gateway.telegram_bot.lanes import Item, Lanes
 from gateway.telegram_bot.limiter import Limiter
 from gateway.telegram_bot.menu import set_menus
 from gateway.telegram_bot.parking import Parking
+from gateway.telegram_bot.runs.watch import Watch
 from gateway.telegram_bot.source import ALLOWED_UPDATES, UPDATE_BYTES_MAX, WAIT_MAX_S, Source, is_from_telegram
+from gateway.workflow.desk import Desk as Flows
 
 log = structlog.get_logger()
 
@@ -48,10 +52,18 @@ CONNECTIONS = 64
 class TelegramBot:
     """One per process. Make it, `start` it, `run` it as a task, `stop` it. Raises ConfigError for an empty webhook secret.
 
-    `database` holds the inbox and the conversations; `store` the budgets and raises.
+    `database` holds the inbox and the conversations; `store` the budgets and raises; `flows` is asked of workflows.
     """
 
-    def __init__(self, settings: Settings, database: Database, store: LedgerStore, dispatcher: Dispatcher, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        database: Database,
+        store: LedgerStore,
+        dispatcher: Dispatcher,
+        clock: Clock,
+        flows: Flows,
+    ) -> None:
         telegram = settings.telegram
         self._webhook = telegram.mode == "webhook"
         if self._webhook and not telegram.webhook_secret:
@@ -64,9 +76,13 @@ class TelegramBot:
         delivery = Delivery(self._app.bot, inbox)
         books = Books(database, settings.budgets, clock)
         talk, people = Talk(database, self.bot_id), People(database, self.bot_id)
-        self._desk = Desk(settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id)
+        runs, posts, forms = Runs(database, clock), Posts(database, self.bot_id), Forms(database, self.bot_id)
+        self._desk = Desk(
+            settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id,
+            flows, runs, posts, forms,
+        )  # fmt: skip
         self._handlers = Handlers(self._desk, Door(self._desk), self._app)
-        self._parking = Parking(self._desk)
+        self._parking, self._watch = Parking(self._desk), Watch(self._desk)
         self._source = Source(inbox, self._desk.now_ms, self._received)
         self._met = asyncio.Event()
         self._urgent: set[asyncio.Task[None]] = set()
@@ -157,6 +173,7 @@ class TelegramBot:
         self._met.set()
         log.info("telegram_bot_ready", bot=self.bot_id, name=bot.username)
         parking = asyncio.create_task(self._parking.run())
+        watch = asyncio.create_task(self._watch.run())
         menu = asyncio.create_task(set_menus(self._desk, bot))
         try:
             if self._webhook:
@@ -170,9 +187,10 @@ class TelegramBot:
             await self._source.poll(bot, self._lanes.room)
         finally:
             self.ready = False
-            parking.cancel()
-            menu.cancel()
-            await asyncio.gather(parking, menu, return_exceptions=True)
+            beside = (parking, watch, menu)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
 
     async def _patiently(self, call: Callable[[], Awaitable[object]]) -> None:
         """Repeats a call to Telegram until it is through; only a rejected token ends it."""

@@ -16,6 +16,9 @@ from gateway.telegram_bot.delivery import Place
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.exhausted import make_button
 from gateway.telegram_bot.lanes import Item
+from gateway.telegram_bot.runs import forms, taps
+from gateway.telegram_bot.runs.starting import START
+from gateway.telegram_bot.runs.views import read_data
 from gateway.telegram_bot.waiting import of_asker, promise, retouch, rows, waits
 
 log = structlog.get_logger()
@@ -33,17 +36,20 @@ Handler = Callable[[Desk, Work, CallbackQuery, Button], Awaitable[None]]
 async def tapped(desk: Desk, work: Work, query: CallbackQuery) -> None:
     """Does what a button says, for the one whom it belongs to, or an admin."""
     work.outcome = "tapped"
+    if (of_run := read_data(query.data or "")) is not None:
+        await taps.tapped(desk, work, query, *of_run)
+        return
     button = await desk.inbox.button(query.data or "")
     if button is None or button.action not in HANDLERS:
         await desk.delivery.answer_tap(query.id, work.say("button_gone"))
         return
     standing = await desk.standing(query.from_user.id, button.chat_id)
     theirs = button.user_id in (query.from_user.id, ANONYMOUS_ADMIN) and standing.may
-    if not theirs and not standing.admin:
+    if not theirs and not (standing.admin and button.action not in ASKERS):
         log.info("telegram_tap_refused", user=query.from_user.id, owner=button.user_id)
         await desk.delivery.answer_tap(query.id, work.say("button_not_yours", name=query.from_user.first_name), alert=True)
         return
-    if not await desk.inbox.use(button.token, desk.now_ms()):
+    if button.action not in REPEATABLE and not await desk.inbox.use(button.token, desk.now_ms()):
         await desk.delivery.answer_tap(query.id, work.say("button_used"))
         return
     await HANDLERS[button.action](desk, work, query, button)
@@ -125,7 +131,16 @@ HANDLERS: dict[str, Handler] = {
     Action.CANCEL: _cancel,
     USE_MODEL: _use_model,
     CHOOSE_MODEL: _choose_model,
+    START: forms.begun,
+    forms.PICK: forms.tapped,
+    forms.PASS: forms.tapped,
+    forms.GO: forms.tapped,
+    forms.DROP: forms.tapped,
 }
+REPEATABLE = (START, forms.PICK, forms.PASS, forms.GO, forms.DROP)
+"""What may be pressed again: it leads to a form, and a form counts each of its steps once."""
+ASKERS = REPEATABLE
+"""What only the one who was asked may press, not even an admin."""
 
 
 async def _waiting(desk: Desk, work: Work, query: CallbackQuery, button: Button) -> Work | None:

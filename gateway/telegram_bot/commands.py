@@ -70,20 +70,21 @@ async def stop(desk: Desk, work: Work) -> None:
     work.outcome = "stopped"
 
 
-async def cancel(desk: Desk, work: Work) -> None:
-    """Lets go of the person's questions that wait in this chat, and of the answer that is being made."""
+async def cancel(desk: Desk, work: Work) -> bool:
+    """Lets go of the person's questions that wait in this chat, and of the answer that is being made; False: there were none."""
     waiting = await desk.inbox.waiting(work.lane.chat_id, work.letter.user_id)
     for letter in waiting:
         await desk.inbox.finish(letter.update_id, "cancelled")
     running = desk.running.get(work.lane)
-    if running is not None and running.user_id == work.letter.user_id:
+    stopped = running is not None and running.user_id == work.letter.user_id
+    if running is not None and stopped:
         running.stopped = True
         running.task.cancel()
-        if not waiting:
-            return
-    await _say(desk, work, work.say("cancelled" if waiting else "nothing_to_cancel"))
+    if waiting:
+        await _say(desk, work, work.say("cancelled"))
     for letter in waiting:
         await retouch(desk, letter, of_asker(desk, work, letter).say("cancelled"))
+    return stopped or bool(waiting)
 
 
 async def retry(desk: Desk, work: Work) -> None:

@@ -89,8 +89,13 @@ class Delivery:
         self._moved: dict[int, int] = {}
         self._sign = 0
 
-    async def send(self, place: Place, part: Part, weight: Weight = Weight.NORMAL, keyboard: Keyboard = ()) -> int:
-        """Sends one message and returns its id. Raises Gone, Uncertain, Shed, or TelegramError for what is our fault."""
+    async def send(
+        self, place: Place, part: Part, weight: Weight = Weight.NORMAL, keyboard: Keyboard = (), *, tries: int = TRIES_MAX
+    ) -> int:
+        """Sends one message and returns its id. Raises Gone, Uncertain, Shed, or TelegramError for what is our fault.
+
+        `tries` is how often it is tried while it certainly was not sent.
+        """
 
         async def call(chat_id: int, part: Part) -> int:
             message = await self._bot.send_message(
@@ -105,7 +110,25 @@ class Delivery:
             )
             return message.message_id
 
-        return await self._persist(place, part, weight, call, repeatable=False)
+        return await self._persist(place, part, weight, call, repeatable=False, tries=tries)
+
+    async def document(self, place: Place, content: bytes, name: str, caption: Part, *, tries: int = TRIES_MAX) -> int:
+        """Sends a file with a text under it and returns the message's id. Raises as `send` does."""
+
+        async def call(chat_id: int, caption: Part) -> int:
+            message = await self._bot.send_document(
+                chat_id,
+                content,
+                caption=caption.text or None,
+                filename=name,
+                caption_entities=_entities(caption),
+                message_thread_id=place.lane.thread_id or None,
+                disable_content_type_detection=True,
+                rate_limit_args=Weight.NORMAL,  # type: ignore[call-arg]
+            )
+            return message.message_id
+
+        return await self._persist(place, caption, Weight.NORMAL, call, repeatable=False, tries=tries)
 
     async def edit(
         self, place: Place, message_id: int, part: Part, weight: Weight = Weight.NORMAL, keyboard: Keyboard = ()
@@ -135,9 +158,16 @@ class Delivery:
             raise
 
     async def _persist(
-        self, place: Place, part: Part, weight: Weight, call: Callable[[int, Part], Awaitable[int]], *, repeatable: bool
+        self,
+        place: Place,
+        part: Part,
+        weight: Weight,
+        call: Callable[[int, Part], Awaitable[int]],
+        *,
+        repeatable: bool,
+        tries: int = TRIES_MAX,
     ) -> int:
-        tries = 1 if weight >= Weight.PREVIEW else TRIES_MAX
+        tries = 1 if weight >= Weight.PREVIEW else tries
         wait_s = 0.5
         while True:
             try:
@@ -178,12 +208,18 @@ class Delivery:
 
     async def change(self, place: Place, message_id: int, text: str, keyboard: Keyboard = ()) -> None:
         """Replaces the text of a sentence of ours, or sends it anew where that message is gone."""
-        try:
-            await self.edit(place, message_id, plain_parts(text)[0], Weight.NORMAL, keyboard)
-        except Uneditable:
+        if not await self.revise(place, message_id, plain_parts(text)[0], keyboard):
             await self.say(place, text, keyboard)
+
+    async def revise(self, place: Place, message_id: int, part: Part, keyboard: Keyboard = ()) -> bool:
+        """Replaces a message of ours; False where it is gone. Raises nothing of Telegram's."""
+        try:
+            await self.edit(place, message_id, part, Weight.NORMAL, keyboard)
+        except Uneditable:
+            return False
         except (Gone, TelegramError) as error:
             log.warning("telegram_not_changed", chat=place.lane.chat_id, reason=type(error).__name__)
+        return True
 
     async def retouch(self, place: Place, message_id: int, text: str, keyboard: Keyboard = ()) -> None:
         """Brings an old sentence of ours up to date where it still stands; where it does not, nobody misses it."""

@@ -13,15 +13,20 @@ from telegram import Message, Update
 
 from gateway.clock import Clock, from_ms, to_ms
 from gateway.dispatcher import Dispatcher
+from gateway.effects import Folder
 from gateway.errors import LedgerUnavailable
 from gateway.notice import Reader, text, until, when
+from gateway.runs import Run
 from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.runs import Runs
 from gateway.store.telegram import Inbox, Lane, Letter
+from gateway.store.telegram_runs import Forms, Posts
 from gateway.store.telegram_talk import People, Role, Talk
 from gateway.telegram_bot.delivery import Delivery, Place
 from gateway.telegram_bot.lanes import Lanes
+from gateway.workflow.desk import Desk as Flows
 
 log = structlog.get_logger()
 
@@ -107,6 +112,13 @@ class Desk:
     delivery: Delivery
     lanes: Lanes
     bot_id: int
+    flows: Flows
+    """What may be asked of workflows; `runs` are their rows."""
+    runs: Runs
+    posts: Posts
+    forms: Forms
+    poke: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when there is something to be told of runs."""
     username: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the bot stops and no longer waits: no provider is listened to any more."""
@@ -124,6 +136,15 @@ class Desk:
         language = (sender.language_code if sender is not None else None) or "en"
         group = chat is not None and chat.id < 0
         return Reader(language, self.settings.zone, standing is not None and standing.admin and not group, group)
+
+    def folder(self, run_id: str) -> Folder:
+        """The files of a run."""
+        return Folder(self.settings.runs_folder / run_id)
+
+    async def reader_of(self, run: Run, lane: Lane) -> Reader:
+        """Who reads of a run in a chat; money and details are for an admin's own chat."""
+        admin = lane.chat_id > 0 and lane.chat_id in await self.admins()
+        return Reader(run.starter.language, self.settings.zone, admin, lane.chat_id < 0)
 
     def when(self, reader: Reader, instant: datetime) -> str:
         """ "at 14:20", in the reader's language."""

@@ -19,6 +19,9 @@ from gateway.telegram_bot.access import Door
 from gateway.telegram_bot.buttons import tapped
 from gateway.telegram_bot.desk import Desk, Standing, Work
 from gateway.telegram_bot.questions import ask
+from gateway.telegram_bot.runs import commands as runs
+from gateway.telegram_bot.runs import forms
+from gateway.telegram_bot.runs.starting import workflows
 
 log = structlog.get_logger()
 
@@ -48,7 +51,10 @@ class Handlers:
             "id": lambda work, _: commands.show_id(desk, work),
             "new": lambda work, _: commands.new(desk, work),
             "stop": lambda work, _: commands.stop(desk, work),
-            "cancel": lambda work, _: commands.cancel(desk, work),
+            "cancel": lambda work, words: runs.cancel(desk, work, words),
+            "run": lambda work, _: runs.run(desk, work),
+            "runs": lambda work, _: runs.runs(desk, work),
+            "workflows": lambda work, _: workflows(desk, work),
             "retry": lambda work, _: commands.retry(desk, work),
             "model": lambda work, words: commands.model(desk, work, words),
             "budget": lambda work, _: figures.budget(desk, work),
@@ -114,7 +120,12 @@ class Handlers:
         await commands.unknown(self._desk, self._of(update))
 
     async def _ask(self, update: Update, _context: Context) -> None:
-        await ask(self._desk, self._app.bot, self._of(update))
+        work = self._of(update)
+        form = await forms.heard_by(self._desk, work)
+        if form is not None:
+            await forms.answer(self._desk, work, form)
+        else:
+            await ask(self._desk, self._app.bot, work)
 
     async def _failed(self, update: object, context: Context) -> None:
         """Whatever went wrong in a handler: logged, and the person is told plainly."""

@@ -30,7 +30,7 @@ OVERALL_PER_S = 25
 FLOODS_MAX = 20
 """Penalties in a row after which a request is given up."""
 
-COUNTED = ("sendMessage", "editMessageText", "sendChatAction")
+COUNTED = ("sendMessage", "sendDocument", "editMessageText", "sendChatAction")
 """What a chat's allowance is for; reactions, deletions and answers to taps have limits of their own."""
 
 Answer = Any
@@ -50,6 +50,10 @@ class Shed(TelegramError):
 
     def __init__(self) -> None:
         super().__init__("shed: the chat has no room for it now")
+
+
+class Unsent(asyncio.CancelledError):
+    """Cancelled while its chat had no room for it: it certainly was not sent."""
 
 
 class _Chat:
@@ -176,7 +180,10 @@ class Limiter(BaseRateLimiter[Weight]):
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         heapq.heappush(chat.waiting, (weight, next(self._numbers), edit, future))
         chat.release()
-        await future
+        try:
+            await future
+        except asyncio.CancelledError:
+            raise Unsent from None
 
     async def _enter_overall(self, weight: Weight) -> None:
         if weight >= Weight.PREVIEW and self._overall.locked():

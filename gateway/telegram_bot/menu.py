@@ -13,8 +13,8 @@ from gateway.telegram_bot.desk import Desk
 
 log = structlog.get_logger()
 
-GROUP = ("new", "stop", "retry", "model", "budget", "usage", "id", "help")
-PRIVATE = (*GROUP[:-1], "cancel", "start", "help")
+GROUP = ("new", "stop", "retry", "model", "budget", "usage", "run", "workflows", "runs", "cancel", "id", "help")
+PRIVATE = (*GROUP[:-1], "start", "help")
 ADMIN = (*PRIVATE, "allow", "deny", "raise", "pause", "resume")
 FIRST = "en"
 """The language of people whose own there is no menu in."""

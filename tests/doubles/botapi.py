@@ -28,6 +28,7 @@ REACTIONS = {str(emoji.value) for emoji in ReactionEmoji}
 _EXTRA = {
     "sendMessage": ("message_thread_id", "link_preview_options", "entities", "protect_content", "disable_notification"),
     "editMessageText": ("link_preview_options", "entities"),
+    "sendDocument": ("message_thread_id", "disable_content_type_detection"),
     "sendChatAction": ("message_thread_id",),
 }
 
@@ -89,6 +90,8 @@ class Bubble:
     buttons: dict[str, str]
     reply_to: int | None
     edits: int = 0
+    file: tuple[str, bytes] | None = None
+    """The name and the bytes of a document; its caption is the text."""
 
 
 @dataclass
@@ -174,21 +177,23 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
     def _apply(self, method: str, fields: dict[str, Any], uploads: dict[str, Any]) -> Any:
         if method == "setMessageReaction":
             return self._react(fields)
-        entities = json.loads(fields.get("entities") or "[]")
-        if method in ("sendMessage", "editMessageText"):
-            found = problem(str(fields.get("text", "")), entities)
+        text, kind = ("caption", "caption_entities") if method == "sendDocument" else ("text", "entities")
+        entities = json.loads(fields.get(kind) or "[]")
+        if method in ("sendMessage", "editMessageText") or fields.get(text):
+            found = problem(str(fields.get(text, "")), entities)
             if found is not None:
                 raise ApiRefusal(
                     f"Bad Request: {'' if found.startswith('message') else 'can' + chr(39) + 't parse entities: '}{found}"
                 )
-        checked = {
-            key: value for key, value in fields.items() if key not in ("entities", "link_preview_options", "message_thread_id")
-        }
-        result = super().validate(method, checked, uploads)
+        extra = ("entities", "link_preview_options", "message_thread_id", "disable_content_type_detection")
+        result = super().validate(method, {key: value for key, value in fields.items() if key not in extra}, uploads)
         if method == "getMe":
             return {**result, "id": int(TOKEN.split(":")[0]), "username": self.username, "first_name": "Test bot"}
         if method == "sendMessage":
             return self._sent(fields, entities, result)
+        if method == "sendDocument":
+            sent = uploads["document"]
+            return self._sent(fields | {"text": fields.get("caption", "")}, entities, result, (sent["filename"], sent["data"]))
         if method == "editMessageText":
             return self._edited(fields, entities, result)
         if method == "deleteMessage" and self.chats.pop((int(fields["chat_id"]), int(fields["message_id"])), None) is None:
@@ -201,14 +206,19 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
                 raise ApiRefusal("Bad Request: REACTION_INVALID")
         return True
 
-    def _sent(self, fields: dict[str, Any], entities: list[dict[str, Any]], result: dict[str, Any]) -> dict[str, Any]:
+    def _sent(
+        self,
+        fields: dict[str, Any],
+        entities: list[dict[str, Any]],
+        result: dict[str, Any],
+        file: tuple[str, bytes] | None = None,
+    ) -> dict[str, Any]:
         self._message_id += 1
         reply = json.loads(fields.get("reply_parameters") or "{}").get("message_id")
         thread = fields.get("message_thread_id")
         chat = int(fields["chat_id"])
-        bubble = Bubble(
-            chat, self._message_id, None if thread is None else int(thread), fields["text"], entities, _buttons(fields), reply
-        )
+        topic = None if thread is None else int(thread)
+        bubble = Bubble(chat, self._message_id, topic, fields["text"], entities, _buttons(fields), reply, file=file)
         self.chats[chat, self._message_id] = bubble
         return {**result, "message_id": self._message_id, "chat": _chat(chat)}
 
@@ -261,6 +271,11 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
             while not (found := condition()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
             return found
+
+    async def alerted(self, text: str) -> Call:
+        """Waits until the newest tap was answered with words that contain the text."""
+        found: list[Call] = await self.until(lambda: [c for c in self.made("answerCallbackQuery")[-1:] if text in c.text])
+        return found[0]
 
     async def answered(self, text: str, chat: int = 42, timeout_s: float = UNTIL_S) -> Bubble:
         """Waits until some message in the chat contains the text; it may still be a preview of a longer one."""

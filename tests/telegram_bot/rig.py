@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from sqlalchemy import Connection, and_, func, or_, select
 
@@ -15,12 +16,17 @@ from gateway.providers import build
 from gateway.settings import Settings, load
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.runs import Runs
 from gateway.store.tables import tg_updates, usage
 from gateway.store.telegram import State
 from gateway.telegram_bot import TelegramBot
+from gateway.workflow.catalogue import Catalogue
+from gateway.workflow.desk import Desk
 from tests.doubles.botapi import TOKEN, UNTIL_S, BotApi
 from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
+
+T = TypeVar("T")
 
 PERSON, OTHER, ADMIN, STRANGER, GROUP = 42, 43, 1, 99, -100200
 
@@ -49,6 +55,7 @@ max_attempts = 1
 [chains]
 default = ["moonshot", "groq"]
 {budgets}
+{workflows}
 """
 
 HOURLY = """
@@ -71,9 +78,11 @@ class Rig:
     def __init__(self, folder: Path, url: str, api: BotApi, first: Upstream, second: Upstream) -> None:
         self.folder, self.url, self.api, self.first, self.second = folder, url, api, first, second
         self.clock = SettableClock()
-        self.budgets, self.telegram, self.provider = "", "", ""
+        self.budgets, self.telegram, self.provider, self.workflows = "", "", "", ""
         self.lists = "allowed_users = [42, 43]"
         self.admins: tuple[int, ...] = (ADMIN,)
+        self.files: Mapping[str, str] = {}
+        """The operator's own workflows: what stands in each file."""
         self.bot: TelegramBot
         self.store: LedgerStore
         self.settings: Settings
@@ -83,6 +92,7 @@ class Rig:
         """Builds the product's parts as the composition root does."""
         fields = {"database": self.url, "api": self.api.url, "first": self.first.base_url, "second": self.second.base_url}
         fields |= {"budgets": self.budgets, "telegram": self.telegram, "provider": self.provider, "lists": self.lists}
+        fields |= {"workflows": self.workflows}
         file = self.folder / "sluicegate.toml"
         file.write_text(CONFIG.format(admins=list(self.admins), **fields))
         self.settings = load(file, {"TELEGRAM_BOT_TOKEN": TOKEN, **environment})
@@ -91,7 +101,13 @@ class Rig:
         await self.store.start()
         self.providers = build(self.settings, self.clock)
         self.dispatcher = Dispatcher(self.store, self.providers, self.settings, self.clock)
-        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock)
+        for name, source in self.files.items():
+            path = self.settings.workflows.path / f"{name}.py"
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(source)
+        self.runs = Runs(self.database, self.clock)
+        flows = Desk(self.runs, Catalogue.load(self.settings), self.settings, self.clock)
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, flows)
         await self.bot.start()
         self._tasks = [asyncio.create_task(self.bot.run())]
 
@@ -123,6 +139,20 @@ class Rig:
             while await self.database.read(lambda connection: connection.execute(pending).scalar_one()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
 
+    async def spend(self, run_id: str, tokens: int, micro_usd: int) -> None:
+        """Books a call of a run, as the gate would."""
+        row = {"id": run_id, "request_id": run_id, "attempt": 1, "surface": "telegram", "run": run_id, "chain": "default"}
+        row |= {"provider": "moonshot", "model_asked": "kimi", "outcome": "ok", "started": 0, "state": "settled", "owner": ""}
+        row |= {"deadline": 0, "spent_tokens": tokens, "cost_micro_usd": micro_usd}
+        await self.database.write(lambda connection: connection.execute(usage.insert().values(row)))
+
+    async def eventually(self, look: Callable[[], Awaitable[T]], wanted: Callable[[T], object]) -> T:
+        """Looks until what is found is as wanted."""
+        async with asyncio.timeout(UNTIL_S):
+            while not wanted(found := await look()):  # noqa: ASYNC110 - the state of another program
+                await asyncio.sleep(0.02)
+            return found
+
     async def restart(self) -> None:
         """Another start on the same database."""
         await self.stop()
@@ -131,13 +161,19 @@ class Rig:
 
 @contextlib.asynccontextmanager
 async def rig(
-    folder: Path, url: str, *, admins: tuple[int, ...] = (ADMIN,), start: bool = True, **sections: str
+    folder: Path,
+    url: str,
+    *,
+    admins: tuple[int, ...] = (ADMIN,),
+    start: bool = True,
+    files: Mapping[str, str] | None = None,
+    **sections: str,
 ) -> AsyncIterator[Rig]:
-    """A running bot. `sections` are lines for the configuration: budgets, telegram, provider, lists."""
+    """A running bot. `sections` are lines for the configuration: budgets, telegram, provider, lists, workflows."""
     first, second = Upstream(Script(text="Answer from the first.")), Upstream(Script(text="Answer from the second."))
     async with BotApi() as api, first, second:
         made = Rig(folder, url, api, first, second)
-        made.admins = admins
+        made.admins, made.files = admins, files or {}
         for name, lines in sections.items():
             assert hasattr(made, name)
             setattr(made, name, lines)

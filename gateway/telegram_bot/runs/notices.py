@@ -1,0 +1,97 @@
+"""What runs want said in chats: a text as models write it, and a file as a document. What may have arrived is not repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import PurePosixPath
+
+import structlog
+
+from gateway.effects import EffectError
+from gateway.notice import text
+from gateway.runs import Notice, NoticeState, Run
+from gateway.store.telegram_runs import PostState
+from gateway.telegram_bot.delivery import TRIES_MAX, Place
+from gateway.telegram_bot.desk import Desk
+from gateway.telegram_bot.limiter import Weight
+from gateway.telegram_bot.markup import Part, parts, plain_parts, units
+from gateway.telegram_bot.runs.sending import Later, attempt, lane_named
+from gateway.telegram_bot.runs.words import one_line
+
+log = structlog.get_logger()
+
+FILE_BYTES_MAX = 50_000_000
+"""The Bot API takes no larger files."""
+CAPTION_UNITS = 1024
+"""A longer text goes before its file as messages of its own."""
+FILE_NAME_MAX = 80
+
+Send = Callable[..., Awaitable[int]]
+
+ENDS = {
+    PostState.SENT: NoticeState.SENT,
+    PostState.UNCERTAIN: NoticeState.UNCERTAIN,
+    PostState.FAILED: NoticeState.FAILED,
+    PostState.PENDING: NoticeState.PENDING,
+}
+
+
+class Notices:
+    """Sends what stands in the outbox for Telegram."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    async def send(self, notice: Notice) -> None:
+        """Sends one notice, if nobody else does. Raises Later."""
+        desk = self._desk
+        run = await desk.runs.get(notice.run)
+        if not await desk.runs.begin_notice(notice.id):
+            return
+        lane = lane_named(notice.to)
+        if lane is None:
+            await desk.runs.end_notice(notice.id, NoticeState.FAILED, "this is no chat of Telegram's")
+            return
+        state = await self._bring(Place(lane), notice, run)
+        await desk.runs.end_notice(notice.id, state)
+        if state is NoticeState.PENDING:
+            raise Later
+
+    async def _bring(self, place: Place, notice: Notice, run: Run) -> NoticeState:
+        """Sends text and file; once a part of it has arrived, what is left is not begun anew."""
+        delivery = self._desk.delivery
+        said, name, content = notice.text, "", None
+        if notice.file is not None:
+            name = one_line(PurePosixPath(notice.file).name, FILE_NAME_MAX) or "file"
+            content = await self._content(notice, run)
+            if content is None:
+                said = f"{said}\n\n" + text(run.starter.language, "notice_no_file", file=name)
+        whole = parts(said) or plain_parts(said)
+        caption = None
+        if content is not None and len(whole) <= 1 and all(units(part.text) <= CAPTION_UNITS for part in whole):
+            caption, whole = (whole or [Part("")])[0], []
+        sends: list[Send] = [partial(delivery.send, place, part, Weight.NORMAL) for part in whole]
+        if content is not None:
+            sends.append(partial(delivery.document, place, content, name, caption or Part("")))
+        return await _one_by_one(sends)
+
+    async def _content(self, notice: Notice, run: Run) -> bytes | None:
+        """The bytes of the file; None when it is gone or too large, which is said in its place."""
+        assert notice.file is not None
+        try:
+            return await self._desk.folder(run.id).read(notice.file, FILE_BYTES_MAX) or None
+        except EffectError as error:
+            log.warning("run_file_not_sent", run=run.id, reason=str(error))
+            return None
+
+
+async def _one_by_one(sends: list[Send]) -> NoticeState:
+    """What cannot be sent ends it. Before anything arrived the whole is tried again later, afterwards the rest for a while."""
+    tries = 1
+    for send in sends:
+        state, _ = await attempt(send(tries=tries))
+        if state is not PostState.SENT:
+            return NoticeState.FAILED if tries > 1 and state is PostState.PENDING else ENDS[state]
+        tries = TRIES_MAX
+    return NoticeState.SENT
