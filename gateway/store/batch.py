@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 from sqlalchemy import Connection, select
@@ -28,6 +28,8 @@ from gateway.store.writer import Repair
 
 KNOWN_MAX = 1_000
 """How many counters a process keeps in memory, at most about 10 kB each."""
+OPEN_MAX = 10_000
+"""How many open attempts it keeps, about 1 kB each."""
 REPLY_KEPT_MS = 24 * 3_600_000
 
 
@@ -58,6 +60,27 @@ class Refusing:
     error: GatewayError
 
 
+class Known(NamedTuple):
+    """A counter as an earlier transaction left it, and the text that it has in the database if that was committed."""
+
+    signature: str
+    text: str
+    counter: Counter
+
+
+@dataclass(slots=True, repr=False)
+class Memory:
+    """What one process knows of its earlier transactions. With `exact` nothing has changed since: it need not be read.
+
+    Without a repr: it changes in the writer thread while the event loop may log an error that mentions it.
+    """
+
+    counters: dict[CounterId, Known] = field(default_factory=dict)
+    open: dict[str, Standing] = field(default_factory=dict)
+    """Pending attempts of this process. Only kept while `exact` can be true."""
+    exact: bool = False
+
+
 @dataclass(slots=True)
 class Batch:
     """The state of one such transaction. Made, run once, thrown away."""
@@ -68,15 +91,16 @@ class Batch:
     raises: Raises
     owner: str
     clock: Clock
-    known: dict[CounterId, tuple[str, Counter]]
-    """Counters of earlier transactions with the text that they were read from: the same text need not be read again."""
+    memory: Memory
     at_ms: int = 0
     """The instant of the decision: read once the counters are locked, so that no wait lies between."""
     counters: dict[CounterId, Counter] = field(default_factory=dict)
     signatures: dict[CounterId, str] = field(default_factory=dict)
+    texts: dict[CounterId, str] = field(default_factory=dict)
+    """What the database says of each counter."""
     standings: dict[str, Standing] = field(default_factory=dict)
     touched: set[CounterId] = field(default_factory=set)
-    opened: list[tuple[Any, ...]] = field(default_factory=list)
+    opened: dict[str, Reservation] = field(default_factory=dict)
     ended: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     refused: list[tuple[Any, ...]] = field(default_factory=list)
     replies: list[tuple[Any, ...]] = field(default_factory=list)
@@ -103,22 +127,39 @@ class Batch:
         return outcomes
 
     def _read(self, members: Sequence[Reserving | Ending | Refusing]) -> None:
-        ids = {member.attempt_id for member in members if isinstance(member, Ending)}
-        if ids:
-            for row in self.statements.attempts(self.raw, sorted(ids)):
-                self.standings[row[0]] = rows.standing(row)
+        self._read_attempts({member.attempt_id for member in members if isinstance(member, Ending)})
         wanted = {
             (budget.name, key): budget for member in members if isinstance(member, Reserving) for budget, key in member.found
         }
         lines = {(line.budget, line.key) for standing in self.standings.values() for line in standing.lines}
-        every = sorted(wanted.keys() | lines)
-        if every:
-            for budget, key, signature, buckets in self.statements.counters(self.raw, every):
-                text, counter = self.known.pop((budget, key), (None, None))
-                self.counters[budget, key] = counter if counter and text == buckets else Counter(orjson.loads(buckets))
-                self.signatures[budget, key] = signature
+        self._read_counters(wanted.keys() | lines)
         self.at_ms = to_ms(self.clock.now())
         self._add_missing(wanted)
+
+    def _read_attempts(self, ids: set[str]) -> None:
+        if self.memory.exact:
+            opened = self.memory.open
+            self.standings = {attempt_id: opened[attempt_id] for attempt_id in ids if attempt_id in opened}
+            ids = ids - self.standings.keys()
+        if ids:
+            for row in self.statements.attempts(self.raw, sorted(ids)):
+                self.standings[row[0]] = rows.standing(row)
+
+    def _read_counters(self, ids: set[CounterId]) -> None:
+        # Taken out until they are written: a batch that breaks leaves nothing half changed behind.
+        known = {counter_id: found for counter_id in ids if (found := self.memory.counters.pop(counter_id, None)) is not None}
+        if self.memory.exact:
+            for counter_id, (signature, text, counter) in known.items():
+                self._has(counter_id, signature, text, counter)
+            ids = ids - known.keys()
+        if ids:
+            for budget, key, signature, text in self.statements.counters(self.raw, sorted(ids)):
+                before = known.get((budget, key))
+                same = before is not None and before.text == text
+                self._has((budget, key), signature, text, before.counter if before and same else Counter(orjson.loads(text)))
+
+    def _has(self, counter_id: CounterId, signature: str, text: str, counter: Counter) -> None:
+        self.counters[counter_id], self.signatures[counter_id], self.texts[counter_id] = counter, signature, text
 
     def _add_missing(self, wanted: dict[CounterId, Budget]) -> None:
         """Sees that every counter that a draft needs is there and counts what its budget says."""
@@ -153,7 +194,7 @@ class Batch:
         except (Exhausted, Paused) as error:
             self._refuse(draft.origin, draft.chain, draft.slot, error)
             return error
-        self.opened.append(rows.opening(reservation))
+        self.opened[draft.id] = reservation
         self.touched.update((line.budget, line.key) for line in reservation.lines)
         return reservation
 
@@ -181,20 +222,19 @@ class Batch:
         )
 
     def _write(self) -> None:
-        if len(self.known) > KNOWN_MAX:
-            self.known.clear()
         raw, statements = self.raw, self.statements
         changed = [self._dumped(counter_id) for counter_id in sorted(self.touched) if counter_id in self.counters]
         if changed:
             statements.write_counters(raw, changed)
         if self.opened:
-            statements.open_attempts(raw, self.opened)
+            statements.open_attempts(raw, [rows.opening(reservation) for reservation in self.opened.values()])
         if self.ended:
             statements.end_attempts(raw, list(self.ended.values()))
         if self.refused:
             statements.refuse(raw, self.refused)
         if self.replies:
             statements.keep_replies(raw, self.replies)
+        self._remember()
 
     def _dumped(self, counter_id: CounterId) -> tuple[Any, ...]:
         counter, budget = self.counters[counter_id], self.budgets.by_name.get(counter_id[0])
@@ -203,7 +243,19 @@ class Batch:
         if budget is not None and budget.signature == self.signatures[counter_id]:
             counter.prune(budget.window)
             spent, held = counter.balance(budget.window, 0)
-        buckets = orjson.dumps(counter.dump()).decode()
-        # Whether this transaction commits or not: the text tells whether the database says the same.
-        self.known[counter_id] = buckets, counter
-        return (*counter_id, self.signatures[counter_id], spent, held, buckets)
+        text = self.texts[counter_id] = orjson.dumps(counter.dump()).decode()
+        return (*counter_id, self.signatures[counter_id], spent, held, text)
+
+    def _remember(self) -> None:
+        """Whether this transaction commits or not: a counter's text tells, and attempts are only believed while `exact`."""
+        memory = self.memory
+        if len(memory.counters) > KNOWN_MAX:
+            memory.counters.clear()
+        for counter_id, text in self.texts.items():
+            memory.counters[counter_id] = Known(self.signatures[counter_id], text, self.counters[counter_id])
+        if len(memory.open) > OPEN_MAX:
+            memory.open.clear()
+        for attempt_id, reservation in self.opened.items():
+            memory.open[attempt_id] = rows.opened(reservation)
+        for attempt_id in self.ended:
+            memory.open.pop(attempt_id, None)

@@ -74,6 +74,11 @@ class Database:
         self._writer.submit(Job(future, work=work, patient=True))
         return future
 
+    @property
+    def disturbed(self) -> int:
+        """As Writer.disturbed."""
+        return self._writer.disturbed
+
     def create_tables(self) -> None:
         """Makes every table: for tests. The product uses alembic."""
         with self._engine.begin() as connection:

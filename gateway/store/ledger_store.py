@@ -21,9 +21,9 @@ from gateway.budget import PAUSE, Amounts, Budgets, Raise
 from gateway.chat import Origin, Slot
 from gateway.clock import Clock, to_ms
 from gateway.errors import Exhausted, GatewayError, InvalidRequest, LedgerUnavailable, SlotRefusal
-from gateway.ledger import Closing, Counter, CounterId, Draft, Outcome, Raises, Reservation, State
+from gateway.ledger import Closing, Counter, Draft, Outcome, Raises, Reservation, State
 from gateway.store import Answered, Claimed, Peek, Underway, maintenance, raises
-from gateway.store.batch import Batch, Ending, Refusing, Reserving
+from gateway.store.batch import Batch, Ending, Memory, Refusing, Reserving
 from gateway.store.budgets import Balance, balances
 from gateway.store.claims import claim, unclaim
 from gateway.store.database import Database
@@ -52,7 +52,9 @@ class LedgerStore:
         """Every raise that may be in force; kept current by `gateway.store.raises`."""
         self._mark = mark()
         self._statements: Statements = SqliteStatements() if database.is_sqlite else PostgresStatements()
-        self._counters: dict[CounterId, tuple[str, Counter]] = {}
+        self._memory = Memory()
+        self._seen: tuple[int, int | None] | None = None
+        """What the writer and the database said at this store's last transaction."""
         self._renewed_ms = self._renewing_ms = 0
         self._reserves = _Overdue(RESERVE_PATIENCE_S, _give_up)
         self._closes = _Overdue(CLOSE_PATIENCE_S, _go_on)
@@ -250,7 +252,17 @@ class LedgerStore:
             # Counts as renewed once it is committed: a hold without a lease would be swept.
             self._statements.renew(_raw(connection), self.owner, now, self._mark)
             self._renewing_ms = now
-        return Batch(connection, self._statements, self.budgets, self.raises, self.owner, self.clock, self._counters).run(members)
+        self._recall(connection)
+        return Batch(connection, self._statements, self.budgets, self.raises, self.owner, self.clock, self._memory).run(members)
+
+    def _recall(self, connection: Connection) -> None:
+        """Believes what is remembered if nobody can have changed it: no other connection, and nobody else on this one."""
+        version = self._statements.version(_raw(connection))
+        seen = (self.database.disturbed, version)
+        self._memory.exact = version is not None and seen == self._seen
+        if not self._memory.exact:
+            self._memory.open.clear()
+        self._seen = seen
 
     def committed(self, members: Sequence[Any], lost: Sequence[tuple[Any, object]]) -> None:
         """Releases what was reserved for callers that have left, and wakes those who wait for room."""

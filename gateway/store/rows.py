@@ -57,6 +57,12 @@ def standing(row: Sequence[Any]) -> Standing:
     return Standing(row[0], _STATES[row[1]], Amounts(*row[2:5]), Amounts(*row[5:8]), row[8], load_lines(row[9]))
 
 
+def opened(reservation: Reservation) -> Standing:
+    """What `standing` says of an attempt that was just opened."""
+    draft = reservation.draft
+    return Standing(draft.id, State.PENDING, Amounts(), draft.held, draft.prompt_tokens, reservation.lines)
+
+
 def opening(reservation: Reservation) -> tuple[Any, ...]:
     """The values of the OPENING columns."""
     draft, origin = reservation.draft, reservation.draft.origin

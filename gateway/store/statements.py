@@ -33,6 +33,10 @@ class Statements(Protocol):
     locks: bool
     """True where counters are locked row by row, so that they must exist before they can be."""
 
+    def version(self, raw: Any) -> int | None:
+        """A number that changes when another connection has committed anything; None where there is no such number."""
+        ...
+
     def attempts(self, raw: Any, ids: Sequence[str]) -> Iterable[Row]:
         """The STANDING columns of these attempts, locked."""
         ...
@@ -78,6 +82,11 @@ class SqliteStatements:
     """The writer holds the only write lock (BEGIN IMMEDIATE), so nothing is locked by row."""
 
     locks = False
+
+    def version(self, raw: Any) -> int | None:
+        """As Statements.version."""
+        found: int = raw.execute("PRAGMA data_version").fetchone()[0]
+        return found
 
     def attempts(self, raw: Any, ids: Sequence[str]) -> Iterable[Row]:
         """As Statements.attempts."""
@@ -157,6 +166,10 @@ class PostgresStatements:
     """Rows are locked in one order by every process, so that two batches cannot deadlock."""
 
     locks = True
+
+    def version(self, raw: Any) -> int | None:
+        """As Statements.version: rows are locked one by one, and others' may change at any time."""
+        return None
 
     def attempts(self, raw: Any, ids: Sequence[str]) -> Iterable[Row]:
         """As Statements.attempts."""

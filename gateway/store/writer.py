@@ -95,6 +95,10 @@ class Writer:
         self._kept: list[Job] = []
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._group: Group | None = None
+        self.disturbed = 0
+        """Rises whenever a group can no longer be sure that the database is as it left it: a transaction was undone, the
+        connection is another one, or somebody else wrote through it. Read in the writer thread."""
 
     def submit(self, job: Job) -> None:
         """Adds a job to the next transaction. Called in the event loop.
@@ -178,6 +182,7 @@ class Writer:
         for attempt in range(1, ATTEMPTS_MAX + 1):
             try:
                 if repair is not None:
+                    self.disturbed += 1
                     self._once(repair)
                     repair = None
                 return self._once(lambda connection: self._apply(connection, jobs))
@@ -197,6 +202,7 @@ class Writer:
         try:
             if connection is None:
                 connection = self._connection = self._connect()
+                self.disturbed += 1
             transaction = connection.begin()
             work(connection)
         except BaseException as error:
@@ -210,6 +216,7 @@ class Writer:
 
     def _undo(self, broken: bool) -> None:
         """Rolls back; a connection that broke is thrown away."""
+        self.disturbed += 1
         connection = self._connection
         if connection is None:
             return
@@ -240,6 +247,9 @@ class Writer:
         for members in groups.values():
             group = members[0].group
             assert group is not None
+            if group is not self._group:
+                self._group = group
+                self.disturbed += 1
             for job, outcome in zip(members, group.apply(connection, [job.member for job in members]), strict=True):
                 if isinstance(outcome, Exception):
                     job.error = outcome
@@ -247,6 +257,7 @@ class Writer:
                     job.value = outcome
         for job in jobs:
             if job.work is not None:
+                self.disturbed += 1
                 if len(jobs) == 1:
                     job.value = job.work(connection)
                 else:
