@@ -252,7 +252,7 @@ class App:
             clock=self.clock,
             metrics=metrics,
             desk=self.desk,
-            ready={"database": self._database_ready, **({"bot": self._bot_ready} if self.bot else {})},
+            ready=self._ready_checks(),
             receiver=self.bot,
             depths=self._depths,
         )
@@ -261,9 +261,21 @@ class App:
         port = await self._server.start(host, self.settings.port)
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
+    def _ready_checks(self) -> dict[str, Callable[[], Awaitable[bool]]]:
+        """What must be right for this process to do its work, each part that it has."""
+        checks: dict[str, Callable[[], Awaitable[bool]]] = {"database": self._database_ready}
+        if self.worker is not None:
+            checks["engine"] = self._engine_ready
+        if self.bot is not None:
+            checks["bot"] = self._bot_ready
+        return checks
+
     async def _database_ready(self) -> bool:
         await self.store.refresh()
         return True
+
+    async def _engine_ready(self) -> bool:
+        return self.worker is not None and self.worker.ready
 
     async def _bot_ready(self) -> bool:
         return self.bot is not None and self.bot.ready

@@ -354,6 +354,7 @@ def upgrade() -> None:
         sa.Column("data", sa.Text(), nullable=False),
         sa.Column("at", sa.BigInteger(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_run_signals")),
+        sqlite_autoincrement=True,
     )
     op.create_index("ix_run_signals_run", "run_signals", ["run"], unique=False)
     op.create_table(

@@ -85,6 +85,8 @@ run_signals = Table(
     Column("data", Text, nullable=False),
     Column("at", BigInteger, nullable=False),
     Index("ix_run_signals_run", "run"),
+    # A number is never used twice: workers know by it which signals they have handed over.
+    sqlite_autoincrement=True,
 )
 """What was told to runs and not yet handed over."""
 

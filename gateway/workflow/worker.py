@@ -69,6 +69,8 @@ class Worker:
         self._waking = Waking(parts.waits, people_due)
         self._takeover = Takeover(name, self._runs, engine, executors, self._finish)
         self.poke = poke
+        self.ready = False
+        """True while it sees to what the rows ask for."""
         self._limits: tuple[int, ...] | None = None
         """The changes of limits in force at the last look; None before the first: they may have changed meanwhile."""
         self._newest_signal = 0
@@ -97,10 +99,13 @@ class Worker:
         while True:
             try:
                 await self._look()
+                self.ready = True
             except LedgerUnavailable as error:
+                self.ready = False
                 log.warning("worker_waits_for_database", reason=error.reason)
             except Exception:
                 # One run that cannot be seen to must not keep the others from it.
+                self.ready = False
                 log.exception("worker_failed")
             await self._pause()
 

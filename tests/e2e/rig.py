@@ -107,8 +107,16 @@ class Answer:
 class Gateway:
     """One running gateway. Keys: "user" and "admin", made with the first start; `key` in a call names one of them."""
 
-    def __init__(self, folder: Path, text: str, clock: Clock | None = None, *, database_url: str | None = None) -> None:
-        self.folder, self.text = folder, text
+    def __init__(
+        self,
+        folder: Path,
+        text: str,
+        clock: Clock | None = None,
+        *,
+        database_url: str | None = None,
+        roles: frozenset[str] = WEB,
+    ) -> None:
+        self.folder, self.text, self.roles = folder, text, roles
         self.clock = clock or SystemClock()
         self.keys: dict[str, str] = {}
         self.base = ""
@@ -130,7 +138,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Loads the configuration, upgrades the database and listens. Raises ConfigError."""
-        self.app = App(await asyncio.to_thread(prepared, self.folder, self.text, self._environ), self.clock, roles=WEB)
+        self.app = App(await asyncio.to_thread(prepared, self.folder, self.text, self._environ), self.clock, roles=self.roles)
         await self.app.start()
         self.base = self.app.address
         if not self.keys:

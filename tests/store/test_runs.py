@@ -209,6 +209,8 @@ async def test_case_57_the_first_answer_counts_and_reaches_the_run_with_it(store
     )  # fmt: skip
     await store.delivered([told.id])
     assert await store.signals() == []
+    await store.signal("r1", "go", None)
+    assert (await store.signals())[0].id > told.id, "workers know by the number what they have handed over"
     with pytest.raises(UnknownRun):
         await store.decide("nothing", True, "telegram:1001")
 
