@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
+    from gateway.workflow.engine import Engine
     from gateway.workflow.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -218,14 +219,12 @@ class App:
         self._spawn(self.bot.run())
 
     async def _start_worker(self) -> None:
-        # The engine's libraries are heavy: a process without the role does without them, and this one's loop goes on.
-        await asyncio.to_thread(import_module, "gateway.workflow.dbos_engine")
-        from gateway.workflow.dbos_engine import DbosEngine
+        from gateway.workflow.late_engine import LateEngine
         from gateway.workflow.parts import Parts
         from gateway.workflow.worker import Worker, new_worker
 
         name, url = new_worker(), self.settings.database_url
-        engine = DbosEngine(await asyncio.to_thread(engine_database, url), name)
+        engine = LateEngine(partial(_new_engine, url, name))
         parts = Parts(
             self.dispatcher, self.store, self.runs, self.settings, self.catalogue, self.clock, self.settings.runs_folder
         )
@@ -355,6 +354,14 @@ class App:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = error
             self._stopping.set()
+
+
+async def _new_engine(database_url: str, worker: str) -> Engine:
+    # Its libraries are heavy, and the loop goes on meanwhile.
+    await asyncio.to_thread(import_module, "gateway.workflow.dbos_engine")
+    from gateway.workflow.dbos_engine import DbosEngine
+
+    return DbosEngine(await asyncio.to_thread(engine_database, database_url), worker)
 
 
 async def _alone(name: str, work: Callable[[], Awaitable[object]], running: asyncio.Lock) -> None:
