@@ -18,6 +18,7 @@ from gateway.notice import text
 from gateway.runs import JSON, Approval, Caps, Decision, Detail, Run, RunEvent, RunState, Starter
 from gateway.settings import Settings
 from gateway.store.runs import Runs
+from gateway.workflow.caps import without
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.definition import Definition
 from gateway.workflow.rules import among, operator, require_start
@@ -65,14 +66,15 @@ class Desk:
     ) -> Run:
         """Queues a run; the same key from the same surface (over HTTP: from the same API key) gives the same run.
 
-        `caps` go before those of the workflow, in each unit that they name, and are for operators only. Raises
-        UnknownWorkflow, NotAllowed, BadParameters, InvalidRequest (the key), RequestConflict (the key was used for something
-        else): then there is no run.
+        `caps` go before those of the workflow, in each unit that they name, and are for operators only.
+
+        Raises UnknownWorkflow, NotAllowed, BadParameters, InvalidRequest (the key, the caps), RequestConflict (the key was used
+        for something else): then there is no run.
         """
         values = self.parse(name, raw, starter)
         definition = self._catalogue.get(name)
         if caps is not None:
-            _require_operator(starter)
+            _require_caps(caps, definition, starter)
         run = Run(
             id=_new_id(),
             workflow=name,
@@ -122,13 +124,13 @@ class Desk:
     async def retry(self, run: str, actor: Starter, caps: Caps | None = None) -> Run:
         """Lets a failed run go on from the step that failed; `caps`, for operators, go before those that it has.
 
-        Raises UnknownRun (also another's), NotAllowed, WrongState when it has not failed.
+        Raises UnknownRun (also another's), NotAllowed, InvalidRequest (the caps), WrongState when it has not failed.
         """
         found = (await self.get(run, actor)).run
         # Who may start it now, not who might once: a run must not outlive a permission that was taken away.
         definition = self.startable_one(actor, found.workflow)
         if caps is not None:
-            _require_operator(actor)
+            _require_caps(caps, definition, actor)
             caps = caps.over(found.caps or definition.caps)
         queued = await self._runs.retry(run, caps)
         self.poke.set()
@@ -189,9 +191,14 @@ def _may_see(run: Run, reader: Starter) -> bool:
     return operator(reader) or (reader.user is not None and run.starter.name == reader.name)
 
 
-def _require_operator(starter: Starter) -> None:
+def _require_caps(caps: Caps, definition: Definition, starter: Starter) -> None:
+    """Raises NotAllowed for people who are no operators, InvalidRequest for a unit that nothing counts for a single run."""
     if not operator(starter):
         raise NotAllowed(text(starter.language, "caps_not_allowed"))
+    if missing := without(caps, definition.caps):
+        declare = ", ".join(f"{unit}=…" for unit in missing)
+        told = f"{definition.name} has no cap on {' and '.join(missing)}: its file must say so, with budget=Caps({declare})"
+        raise InvalidRequest(told, "caps", 422)
 
 
 def _scoped(key: str, starter: Starter) -> str:

@@ -82,7 +82,7 @@ async def test_the_workflows_that_a_key_may_start_are_listed_with_their_schema(a
     status, body = await api.ask("GET", "/workflows")
     names = {each["name"]: each for each in body["workflows"]}
     assert (status, "danger" in names) == (200, False)
-    assert names["hello"]["caps"] == {"tokens": 9}
+    assert names["hello"]["caps"] == {"tokens": 9, "requests": 9}
     assert names["hello"]["parameters"]["required"] == ["name"]
     assert names["hello"]["parameters"]["properties"]["times"]["default"] == 1
     assert "danger" in {each["name"] for each in (await api.ask("GET", "/workflows", "sk-admin"))[1]["workflows"]}
@@ -180,12 +180,12 @@ async def test_a_run_is_cancelled_and_retried_in_its_time(api: Api) -> None:
     await api.runs.set_state(run, RunState.FAILED, error="cap reached")
     assert (await api.ask("POST", f"/runs/{run}/cancel"))[0] == 409
     assert (await api.ask("POST", f"/runs/{run}/retry", json={"caps": {"tokens": 99}}))[0] == 403
-    for caps in ({}, 5, {"tokens": "9"}, {"tokens": True}, {"usd": "x"}, {"tokens": -1}, {"euros": 1}):
+    for caps in ({}, 5, {"tokens": "9"}, {"tokens": True}, {"usd": "x"}, {"tokens": -1}, {"euros": 1}, {"usd": 1}):
         status, body = await api.ask("POST", f"/runs/{run}/retry", "sk-admin", json={"caps": caps})
         assert (status, body["error"]["param"].startswith("caps")) == (422, True), caps
     assert (await api.ask("POST", f"/runs/{run}/retry", "sk-admin", json={"tokens": 5}))[0] == 422
     assert (await api.ask("POST", f"/runs/{run}/retry", "sk-admin", json={"caps": {"tokens": 99}}))[0] == 202
-    assert (await api.runs.get(run)).caps == Caps(tokens=99)
+    assert (await api.runs.get(run)).caps == Caps(tokens=99, requests=9)
 
 
 async def test_case_57_a_question_is_answered_once_and_by_those_who_are_asked(api: Api) -> None:

@@ -47,7 +47,8 @@ class Rig:
     def __init__(self, folder: Path, database: Database) -> None:
         (folder / "workflows").mkdir()
         for name, source in SOURCES.items():
-            text = f"from gateway.workflow import Caps, Repository, workflow\n\n@workflow(budget=Caps(tokens=9))\n{source}\n"
+            head = "from gateway.workflow import Caps, Repository, workflow\n\n@workflow(budget=Caps(tokens=9, requests=9))"
+            text = f"{head}\n{source}\n"
             (folder / "workflows" / f"{name}.py").write_text(text)
         (folder / "sluicegate.toml").write_text(CONFIG)
         settings = load(folder / "sluicegate.toml", {})
@@ -103,6 +104,9 @@ async def test_caps_of_a_run_are_for_operators_and_go_before_those_of_the_workfl
         await rig.desk.start("hello", {"name": "x"}, ADA, caps=Caps(tokens=1_000_000))
     run = await rig.desk.start("hello", {"name": "x"}, CLI, caps=Caps(requests=5))
     assert run.caps == Caps(tokens=9, requests=5)
+    with pytest.raises(InvalidRequest, match=r"hello has no cap on usd: its file must say so, with budget=Caps\(usd=…\)"):
+        await rig.desk.start("hello", {"name": "x"}, CLI, caps=Caps(usd=5))
+    assert await rig.count() == 1
 
 
 async def test_case_53_a_key_is_one_run_for_its_owner_and_nobody_elses(rig: Rig) -> None:
@@ -143,7 +147,7 @@ async def test_a_failed_run_is_retried_with_larger_caps_by_operators_only(rig: R
     await rig.runs.set_state(run.id, RunState.FAILED, error="cap reached")
     with pytest.raises(NotAllowed):
         await rig.desk.retry(run.id, ADA, Caps(tokens=99))
-    assert (await rig.desk.retry(run.id, ADMIN, Caps(usd=1))).caps == Caps(tokens=9, usd=1)
+    assert (await rig.desk.retry(run.id, ADMIN, Caps(tokens=99))).caps == Caps(tokens=99, requests=9)
     await rig.runs.set_state(run.id, RunState.FAILED)
     assert (await rig.desk.retry(run.id, ADA)).generation == 2
 
