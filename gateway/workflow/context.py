@@ -343,7 +343,7 @@ class Context:
             ends = await self._steps.branches(path, works, limit, board.run.generation)
         finally:
             self._running = ""
-        outcomes = [
+        outcomes: list[Outcome[T]] = [
             # Not Outcome[T](…): of a frozen class with slots Python cannot make one by its alias.
             Outcome(error=StepFailed(f"{path}/{number}", end.error, before + 1)) if end.error else Outcome(end.result)
             for number, end in enumerate(ends)
@@ -410,16 +410,11 @@ class Context:
             async def attempt() -> JSON:
                 if kind not in WAITING:
                     await board.began(path, kind)
-                try:
-                    told = await work(path)
-                except StepFailed as error:
-                    return {"failed": error.reason}
-                except Exception as error:
-                    return {"failed": sentence(error)}
-                finally:
-                    if not board.has(path):
-                        await board.began(path, kind)
-                return {"value": told.value, "detail": told.detail, "signals": list(told.signals)}
+                kept = await _kept(work(path))
+                if not board.has(path):
+                    # It had not to wait.
+                    await board.began(path, kind)
+                return kept
 
             kept = await self._checkpoint(path, attempt)
         finally:
@@ -436,6 +431,17 @@ class Context:
             # The process stops: what is not begun yet is for the next one.
             await asyncio.Event().wait()
         return await self._steps.step(path, work)
+
+
+async def _kept(work: Awaitable[Told]) -> JSON:
+    """What a step's checkpoint holds: what it gave, or why it failed."""
+    try:
+        told = await work
+    except StepFailed as error:
+        return {"failed": error.reason}
+    except Exception as error:
+        return {"failed": sentence(error)}
+    return {"value": told.value, "detail": told.detail, "signals": list(told.signals)}
 
 
 async def concluded(context: Context, work: Callable[[], Awaitable[Any]]) -> End:

@@ -1,0 +1,37 @@
+from gateway.workflow import Context, StepFailed, workflow
+
+
+@workflow
+async def every(ctx: Context, kind: str = "shell") -> str:
+    """One step of each kind, long enough to be cancelled in it."""
+    if kind == "shell":
+        await ctx.shell(["sh", "-c", "sleep 600 & sleep 600"], name="long")
+    elif kind == "http":
+        await ctx.http("GET", (ctx.folder.parent.parent.parent / "url").read_text(), timeout=60)
+    elif kind == "ask":
+        await ctx.ask("hello", max_tokens=20)
+    elif kind == "sleep":
+        await ctx.sleep(3600)
+    elif kind == "wait_for":
+        return str(await ctx.wait_for("go", timeout=600))
+    elif kind == "approve":
+        return str(await ctx.approve("May I?", expires=600))
+    elif kind == "approve or fail":
+        return str(await ctx.approve("May I?", expires=600, otherwise="fail"))
+    elif kind == "map":
+        await ctx.map(lambda item, seconds: item.sleep(seconds), [3600, 3600, 3600], limit=2)
+    elif kind == "files":
+        path = await ctx.write("notes/a.txt", "héllo")
+        ran = await ctx.shell(["cat", str(path)])
+        await ctx.log("a line")
+        return await ctx.read("notes/a.txt") + ran.output
+    elif kind == "gather":
+        import asyncio
+
+        await asyncio.gather(ctx.sleep(600, name="a"), ctx.sleep(600, name="b"))
+    elif kind == "caught":
+        try:
+            await ctx.shell(["false"], name="bad")
+        except StepFailed as error:
+            return f"caught {error}"
+    return "done"
