@@ -36,7 +36,8 @@ class Waking:
     def __init__(self, waits: Waits, people_due: PeopleDue) -> None:
         self._waits, self._people_due = waits, people_due
         self._rounds: asyncio.Task[None] | None = None
-        self._all = self._freed = False
+        self._all = False
+        self._freed = 0
 
     def limits_changed(self) -> None:
         """Every wait for a budget is worth a try."""
@@ -44,14 +45,15 @@ class Waking:
 
     def room_came(self) -> None:
         """Something was closed: what only holds kept out is worth a try."""
-        self._freed = True
+        # Twice: a run that was refused just before the close shows its wait just after it.
+        self._freed = 2
 
     def look(self, now: datetime) -> None:
         """Begins a round if one is due and none is under way. Returns at once."""
         if self._rounds is not None and not self._rounds.done():
             return
         everyone, self._all = self._all, False
-        freed, self._freed = self._freed, False
+        freed, self._freed = self._freed > 0, max(0, self._freed - 1)
         due = self._due(now, everyone=everyone, freed=freed)
         if due:
             self._rounds = asyncio.create_task(self._wake(due, raised=everyone))

@@ -34,6 +34,8 @@ TICK_S = 0.25
 SWEEP_S = 2.0
 """How often dead workers are looked for, and this one's own lock."""
 EXPIRE_S = 1.0
+HEAR_S = 5.0
+"""How long a close is waited for before the runs that holds kept out try again all the same: it may be in another process."""
 PRUNE_S = 3600.0
 RETENTION = timedelta(days=30)
 """How long an ended run is kept, with its folder and its checkpoints."""
@@ -96,18 +98,13 @@ class Worker:
 
     async def run(self) -> None:
         """Looks until cancelled. A database that is gone for a while is waited for."""
-        while True:
-            try:
-                await self._look()
-                self.ready = True
-            except LedgerUnavailable as error:
-                self.ready = False
-                log.warning("worker_waits_for_database", reason=error.reason)
-            except Exception:
-                # One run that cannot be seen to must not keep the others from it.
-                self.ready = False
-                log.exception("worker_failed")
-            await self._pause()
+        hearing = asyncio.create_task(self._hear_of_room())
+        try:
+            while True:
+                self.ready = await self._sees_to_it()
+                await self._pause()
+        finally:
+            hearing.cancel()
 
     async def stop(self) -> None:
         """Takes nothing more, gives answers on their way a moment, and leaves the runs to the next worker."""
@@ -122,17 +119,32 @@ class Worker:
         await self._executors.close()
 
     async def _pause(self) -> None:
-        """Until the next look, or until somebody pokes; a close that makes room is heard of too."""
-        if any(wait.held for wait in self._parts.waits):
-            before = asyncio.get_running_loop().time()
-            await self._store.wait_for_room(TICK_S)
-            if asyncio.get_running_loop().time() - before < TICK_S:
-                self._waking.room_came()
-                await asyncio.sleep(TICK_S / 5)
-            return
+        """Until the next look, or until somebody pokes."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(TICK_S):
                 await self.poke.wait()
+
+    async def _hear_of_room(self) -> None:
+        """Tells of closes while only other calls' holds keep something out."""
+        while True:
+            await self._store.wait_for_room(HEAR_S)
+            self._waking.room_came()
+            if any(wait.held for wait in self._parts.waits):
+                self.poke.set()
+            await asyncio.sleep(TICK_S / 5)
+
+    async def _sees_to_it(self) -> bool:
+        """Looks once; False when it could not."""
+        try:
+            await self._look()
+        except LedgerUnavailable as error:
+            log.warning("worker_waits_for_database", reason=error.reason)
+        except Exception:
+            # One run that cannot be seen to must not keep the others from it.
+            log.exception("worker_failed")
+        else:
+            return True
+        return False
 
     async def _look(self) -> None:
         self.poke.clear()

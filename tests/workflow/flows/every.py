@@ -7,7 +7,8 @@ async def every(ctx: Context, kind: str = "shell") -> str:
     if kind == "shell":
         await ctx.shell(["sh", "-c", "sleep 600 & sleep 600"], name="long")
     elif kind == "http":
-        await ctx.http("GET", (ctx.folder.parent.parent.parent / "url").read_text(), timeout=60)
+        question = '{"model": "m", "messages": [{"role": "user", "content": "hello"}]}'
+        await ctx.http("POST", (ctx.folder.parent.parent.parent / "url").read_text(), body=question, timeout=60)
     elif kind == "ask":
         await ctx.ask("hello", max_tokens=20)
     elif kind == "sleep":
