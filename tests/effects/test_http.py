@@ -4,6 +4,7 @@ import asyncio
 import gzip
 import socket
 import time
+import tracemalloc
 import zlib
 from collections.abc import AsyncIterator
 
@@ -17,6 +18,8 @@ from gateway.effects import http as effects_http
 from gateway.effects.http import public
 
 LONG_S = 30.0
+BOMB = zlib.compress(bytes(60_000_000))
+"""A small answer that unpacks to a thousand times its size."""
 
 
 class Site:
@@ -53,7 +56,7 @@ class Site:
             case "/odd":
                 return web.Response(body=b"x", headers={"Content-Encoding": "br"})
             case "/bomb":
-                return web.Response(body=zlib.compress(bytes(200_000_000)), headers={"Content-Encoding": "deflate"})
+                return web.Response(body=BOMB, headers={"Content-Encoding": "deflate"})
         return await self.endless(request)
 
     async def endless(self, request: web.Request) -> web.StreamResponse:
@@ -105,6 +108,16 @@ async def test_a_zipped_answer_comes_unpacked(site: Site) -> None:
 async def test_a_hostile_answer_ends_in_words(site: Site, path: str, message: str) -> None:
     with pytest.raises(EffectError, match=message):
         await asyncio.wait_for(fetch("GET", site.url(path), private=True, size_max=100_000), LONG_S)
+
+
+async def test_what_a_bomb_would_unpack_to_is_never_made(site: Site) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(EffectError, match="more than"):
+            await fetch("GET", site.url("/bomb"), private=True, size_max=100_000)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 async def test_a_server_that_trickles_is_given_up(site: Site) -> None:

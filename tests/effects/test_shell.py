@@ -132,6 +132,21 @@ async def test_case_55_a_cancelled_step_leaves_nothing_running(tmp_path: Path, l
     await until(lambda: not alive(deepest))
 
 
+async def test_case_55_a_child_that_has_thrown_the_label_away_is_ended_with_its_group(tmp_path: Path, label: str) -> None:
+    marker = tmp_path / "child"
+    code = (
+        "import subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'], env={})\n"
+        "open(sys.argv[1], 'w').write(str(child.pid)); sys.stdout.close(); time.sleep(1000)"
+    )
+    started = asyncio.create_task(run([*python(code), str(marker)], cwd=tmp_path, label=label))
+    await until(lambda: marker.exists() and marker.read_text() != "")
+    started.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(started, LONG_S)
+    await until(lambda: not alive(int(marker.read_text())))
+
+
 async def test_a_program_that_will_not_hear_of_its_end_is_ended(tmp_path: Path, label: str) -> None:
     code = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('deaf', flush=True); time.sleep(1000)"
     result = await run(python(code), cwd=tmp_path, label=label, timeout_s=1)

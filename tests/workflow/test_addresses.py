@@ -70,6 +70,12 @@ def test_case_56_what_git_could_take_for_an_option_or_a_command_is_refused_from_
         check_repository(repository, trust)
 
 
+@pytest.mark.parametrize("repository", ["ext::sh -c x", "EXT::sh", "fd::17", "::x"])
+def test_a_transport_that_could_run_commands_is_refused_as_that(repository: str) -> None:
+    with pytest.raises(Refusal, match="param_transport"):
+        check_repository(repository, OPERATOR)
+
+
 @pytest.mark.parametrize("repository", ["/etc", "./here", "../up", "~/engine", "file:///etc", ".", "..", "file:x"])
 def test_local_paths_are_for_operators_only(repository: str) -> None:
     with pytest.raises(Refusal, match="param_repo_local"):

@@ -105,14 +105,25 @@ async def test_case_56_an_address_that_came_past_every_check_still_runs_nothing(
     assert not any("owned" in files for _, _, files in os.walk(tmp_path))
 
 
+async def test_case_56_nothing_before_the_address_is_read_as_an_option_of_git(tmp_path: Path) -> None:
+    repository(tmp_path / "deep/clone", FILES)
+    command = clone_command("--upload-pack=touch owned; false", "deep/clone")
+    ran = await run(command, cwd=tmp_path, label=f"{tmp_path}/clone", env=git_environment("/x"))
+    assert ran.code != 0
+    assert sorted(os.listdir(tmp_path)) == ["deep"]
+
+
 async def test_nobody_is_asked_for_a_password_and_no_redirect_is_followed(tmp_path: Path) -> None:
-    answers = {b"/locked": b"401 No\r\nWWW-Authenticate: Basic realm=x", b"/moved": b"302 Found\r\nLocation: file:///etc/x"}
+    answers = {
+        b"/locked": b"401 No\r\nWWW-Authenticate: Basic realm=x",
+        b"/moved": b"302 Found\r\nLocation: /elsewhere/info/refs?service=git-upload-pack",
+    }
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         path = (await reader.readline()).split()[1]
         asked.append(path)
-        head = next(answer for prefix, answer in answers.items() if path.startswith(prefix))
+        head = next((answer for prefix, answer in answers.items() if path.startswith(prefix)), b"404 No")
         writer.write(b"HTTP/1.1 " + head + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         await writer.drain()
         writer.close()
@@ -124,7 +135,7 @@ async def test_nobody_is_asked_for_a_password_and_no_redirect_is_followed(tmp_pa
             ran = await clone(f"http://127.0.0.1:{port}/{path}/x", tmp_path / str(number) / "clone")
             assert ran.code == 128
             assert not ran.timed_out
-    assert len(asked) == 2
+    assert [path.split(b"/")[1] for path in asked] == [b"locked", b"moved"]
 
 
 async def test_what_an_earlier_try_left_is_written_over(tmp_path: Path) -> None:

@@ -41,6 +41,7 @@ def test_the_inventory_names_what_matters(clone_petroserver: ModuleType, tmp_pat
 
 def test_secrets_are_named_and_never_quoted(clone_petroserver: ModuleType, tmp_path: Path) -> None:
     files = {**ORDINARY, "README.md": f"use {KEY}\npassword = hunter2hunter2\nplain\nhttps://me:pw@host/x\n", "main.py": "a"}
+    files |= {"secrets/README.md": "abc123456789", "credentials/main.py": "abc123456789"}
     excerpts = json.dumps(clone_petroserver.look(str(repository(tmp_path / "r", files)))["excerpts"])
     for secret in (KEY, "hunter2hunter2", "abc123456789", "very-secret-value", "PRIVATE KEY", "me:pw"):
         assert secret not in excerpts
