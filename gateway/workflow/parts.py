@@ -57,9 +57,5 @@ class Parts:
     @property
     def default_chain(self) -> str:
         """The chain of steps that name none."""
-        return default_chain(self.settings)
-
-
-def default_chain(settings: Settings) -> str:
-    """The chain of steps that name none, in workflows that name none either."""
-    return "default" if "default" in settings.chains else next(iter(settings.chains), "")
+        chains = self.settings.chains
+        return "default" if "default" in chains else next(iter(chains), "")

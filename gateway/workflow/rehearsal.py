@@ -15,20 +15,18 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gateway.budget import Amounts
 from gateway.chat import Message, Origin, Request
-from gateway.dispatcher import Dispatcher, Verdict
 from gateway.effects.http import SIZE_MAX as HTTP_SIZE_MAX
 from gateway.effects.http import TIMEOUT_S as HTTP_TIMEOUT_S
 from gateway.effects.shell import OUTPUT_MAX, TIMEOUT_S
 from gateway.errors import GatewayError
-from gateway.runs import JSON, Caps, Starter
-from gateway.settings import Settings
+from gateway.runs import JSON, Caps, Run
 from gateway.workflow.asking import messages_of
 from gateway.workflow.context import AT_ONCE, Outcome
 from gateway.workflow.definition import Definition
-from gateway.workflow.failures import sentence
-from gateway.workflow.parts import default_chain
+from gateway.workflow.failures import StepFailed, sentence
+from gateway.workflow.fitting import Fit, Room
+from gateway.workflow.parts import Parts
 from gateway.workflow.schemas import Schema
 from gateway.workflow.unknown import Looks, Unknowable, Unknown, is_made_of
 
@@ -40,126 +38,111 @@ ITEMS_MAX = 20
 """Items of a map that are rehearsed."""
 TIMEOUT_ALL_S = 20.0
 DETAIL_MAX = 120
-RUN = "dry-run"
-"""The run's id while it is rehearsed: counters of single runs are new for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """One step that a run would make. `verdicts`, of an `ask`, are the gate's for each slot of its chain, now."""
+    """One step that would be made."""
 
     name: str
     kind: str
     detail: str = ""
-    verdicts: tuple[Verdict, ...] = ()
-    at_least: bool = False
-    """True when the prompt is made of what earlier steps give: its worst case is more than the verdicts say."""
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether some slot would serve this ask now; None for other steps."""
-        return any(verdict.error is None for verdict in self.verdicts) if self.kind == "ask" else None
+    known: bool = True
+    """False for a call whose prompt holds what earlier steps give: it is at least so long."""
+    fit: Fit | None = None
+    """Of a call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Plan:
-    """The steps that can be known, in their order. `rest` says why there may be more; "" when these are all."""
+    """What is known of a run."""
 
-    steps: tuple[Planned, ...]
-    rest: str = ""
+    steps: list[Planned] = field(default_factory=list)
+    reason: str = ""
+    """Why the steps behind the last one are not known; "" when there are none."""
     assumed: tuple[str, ...] = ()
     """What conditions of the workflow depend on, each taken as the usual case: another run may go another way."""
-    caps: Caps = field(default_factory=Caps)
-    """The most that the run may spend."""
 
     @property
-    def worst_case(self) -> Amounts:
-        """What all the asks together take at most, each by the dearest slot of its chain and answered at the first attempt."""
-        asks = [step.verdicts for step in self.steps if step.kind == "ask"]
-        return Amounts(
-            requests=len(asks),
-            tokens=sum(max((one.prompt_tokens + one.output_tokens for one in verdicts), default=0) for verdicts in asks),
-            micro_usd=sum(max((one.cost_micro_usd or 0 for one in verdicts), default=0) for verdicts in asks),
-        )
+    def calls(self) -> list[Fit]:
+        """Its calls of models, in their order."""
+        return [step.fit for step in self.steps if step.fit is not None]
 
     @property
-    def beyond(self) -> tuple[str, ...]:
-        """The caps that the worst case passes: "tokens", "usd", "requests"."""
-        worst, caps = self.worst_case, self.caps
-        pairs = {"tokens": (worst.tokens, caps.tokens), "usd": (worst.micro_usd, caps.micro_usd)}
-        pairs["requests"] = worst.requests, caps.requests
-        return tuple(name for name, (amount, cap) in pairs.items() if cap is not None and amount > cap)
+    def fits(self) -> bool:
+        """True when every call that is known has room now."""
+        return all(fit.slot is not None for fit in self.calls)
 
 
-async def rehearse(
-    definition: Definition,
-    values: Mapping[str, JSON],
-    starter: Starter,
-    dispatcher: Dispatcher,
-    settings: Settings,
-    caps: Caps | None = None,
-) -> Plan:
-    """The plan of a run with these checked parameters. Raises LedgerUnavailable."""
-    steps: list[Planned] = []
-    looks = Looks()
-    gate = _Gate(definition, starter, dispatcher, default_chain(settings), looks)
-    context = Rehearsal(gate, steps, definition.parameters.typed(values), (caps or Caps()).over(definition.caps))
-    rest = ""
+async def rehearse(parts: Parts, definition: Definition, run: Run) -> Plan:
+    """The plan of a run that is not started. Calls nobody and holds nothing. Raises LedgerUnavailable, UnknownTarget."""
+    stage = _Stage(parts, definition, run)
+    plan = stage.plan
+    context = Rehearsal(stage, definition.parameters.typed(run.params))
     try:
         async with asyncio.timeout(TIMEOUT_ALL_S):
             await definition.function(context, **context.params)
     except Unknowable as unknowable:
-        rest = f"what comes next cannot be known before the run: {unknowable.said}"
+        plan.reason = f"{unknowable.said} cannot be known before the run"
     except TimeoutError:
-        rest = f"what comes next was not reached within {TIMEOUT_ALL_S:g} seconds"
-    except GatewayError:
-        raise
+        plan.reason = f"what comes then was not reached within {TIMEOUT_ALL_S:g} seconds"
+    except GatewayError as error:
+        if not isinstance(error, StepFailed):
+            raise
+        plan.reason = f"the run would fail: {error}"
     except Exception as error:
-        rest = f"what comes next cannot be known before the run: {sentence(error)}"
-    return Plan(tuple(steps), rest, tuple(looks.assumed), context.budget)
+        plan.reason = f"what comes then depends on what the steps give ({sentence(error)})"
+    plan.assumed = tuple(stage.looks.assumed)
+    return plan
 
 
-@dataclass(frozen=True, slots=True)
-class _Gate:
-    """Asks the gate as the run would."""
+class _Stage:
+    """What the contexts of one rehearsal share."""
 
-    definition: Definition
-    starter: Starter
-    dispatcher: Dispatcher
-    chain: str
-    looks: Looks
+    def __init__(self, parts: Parts, definition: Definition, run: Run) -> None:
+        self._parts, self._definition, self.run = parts, definition, run
+        self.plan, self.looks, self._room = Plan(), Looks(), Room(run)
+        self.caps = (run.caps or Caps()).over(definition.caps)
 
-    async def look(self, step: str, request: Request, chain: str | None) -> tuple[Verdict, ...]:
-        starter = self.starter
+    def note(self, step: Planned) -> None:
+        """Adds a step to the plan."""
+        if len(self.plan.steps) >= STEPS_MAX:
+            raise Unknowable(f"more than {STEPS_MAX} steps")
+        self.plan.steps.append(step)
+
+    async def fit(self, step: str, request: Request, chain: str | None) -> Fit:
+        """Asks the gate as the run would."""
+        run, starter = self.run, self.run.starter
         origin = Origin(
-            request_id=f"{RUN}/{step}",
+            request_id=f"{run.id}/{step}",
             surface=starter.surface,
             user=starter.user,
             chat=starter.chat,
-            workflow=self.definition.name,
-            run=RUN,
+            workflow=run.workflow,
+            run=run.id,
             step=step,
             key=starter.key,
             guest=not starter.listed,
         )
-        return tuple(await self.dispatcher.explain(request, chain or self.definition.chain or self.chain, origin))
+        target = chain or self._definition.chain or self._parts.default_chain
+        return self._room.fit(await self._parts.dispatcher.explain(request, target, origin))
 
 
 class Rehearsal:
     """Stands in the place of a run's Context, method for method."""
 
-    def __init__(self, gate: _Gate, steps: list[Planned], params: Mapping[str, Any], budget: Caps, branch: str = "") -> None:
-        self._gate, self._steps, self._branch = gate, steps, branch
+    def __init__(self, stage: _Stage, params: Mapping[str, Any], branch: str = "") -> None:
+        self._stage, self._branch = stage, branch
         self._names: Counter[str] = Counter()
         self.params: Mapping[str, Any] = params
         """The run's parameters, by name."""
-        self.budget = budget
+        self.budget = stage.caps
         """The most that the run may spend."""
-        self.run = RUN
+        self.run = stage.run.id
         """No run has this id."""
-        self.folder = Path(f"/nonexistent/runs/{RUN}")
+        self.folder = Path("/nonexistent/runs") / self.run
         """Nothing is there, and nothing can be put there."""
-        self.starter = gate.starter
+        self.starter = stage.run.starter
         """Who would start it."""
         self.budgets = RehearsedBudgets(self.step)
         """The budgets, which stay as they are."""
@@ -181,8 +164,8 @@ class Rehearsal:
             shape = Schema(schema)
             messages, extra = shape.asked(messages), shape.extra()
         request = Request(messages, max_tokens, extra=extra, clampable=False)
-        verdicts = await self._gate.look(step, request, chain)
-        self._plan(Planned(step, "ask", verdicts=verdicts, at_least=any(is_made_of(str(one.get("content"))) for one in messages)))
+        known = not any(is_made_of(str(one.get("content"))) for one in messages)
+        self._stage.note(Planned(step, "ask", known=known, fit=await self._stage.fit(step, request, chain)))
         return self._unknown(f"the answer of {step}")
 
     async def shell(
@@ -282,22 +265,17 @@ class Rehearsal:
         return outcomes + others
 
     async def _item(self, branch: str, function: Callable[[Any, Item], Awaitable[T]], item: Item) -> Outcome[T]:
-        context = Rehearsal(self._gate, self._steps, self.params, self.budget, branch)
+        context = Rehearsal(self._stage, self.params, branch)
         return Outcome(value=await function(context, item))
 
     def _unknown(self, said: str, **known: Any) -> Any:
-        return Unknown(said, self._gate.looks, **known)
+        return Unknown(said, self._stage.looks, **known)
 
     def _planned(self, kind: str, name: str | None, detail: str = "") -> str:
         step = self._name(name or kind)
         one_line = " ".join(detail.split())
-        self._plan(Planned(step, kind, one_line if len(one_line) <= DETAIL_MAX else f"{one_line[: DETAIL_MAX - 1]}…"))
+        self._stage.note(Planned(step, kind, one_line if len(one_line) <= DETAIL_MAX else f"{one_line[: DETAIL_MAX - 1]}…"))
         return step
-
-    def _plan(self, step: Planned) -> None:
-        if len(self._steps) >= STEPS_MAX:
-            raise Unknowable(f"more than {STEPS_MAX} steps")
-        self._steps.append(step)
 
     def _name(self, name: str) -> str:
         self._names[name] += 1

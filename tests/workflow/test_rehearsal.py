@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from gateway.app import App
-from gateway.runs import Caps, Starter
+from gateway.chat import Slot
+from gateway.runs import Caps, Run, RunState, Starter
 from gateway.workflow.budgets import BudgetFace
 from gateway.workflow.context import Context
 from gateway.workflow.definition import Definition, workflow
 from gateway.workflow.params import Parameters
+from gateway.workflow.parts import Parts
 from gateway.workflow.rehearsal import ITEMS_MAX, STEPS_MAX, Plan, Rehearsal, RehearsedBudgets, rehearse
 from gateway.workflow.unknown import Looks, Unknowable, Unknown
 from tests.doubles.clock import SettableClock
@@ -29,20 +31,28 @@ SCHEMA = {"type": "object", "properties": {"risks": {"type": "array"}}, "require
 class Stage:
     def __init__(self, app: App) -> None:
         self.app = app
+        store, settings = app.store, app.settings
+        self.parts = Parts(app.dispatcher, store, app.runs, settings, app.catalogue, app.clock, settings.runs_folder)
 
     async def rehearse(self, function: Callable[..., Awaitable[Any]], caps: Caps | None = None, **values: Any) -> Plan:
         mark = workflow(budget=Caps(tokens=9_000))(function)
         parameters = Parameters.of(mark)
         defaults = {each.name: each.default for each in parameters.fields}
         definition = Definition("tried", "", "", parameters, Caps(tokens=9_000), None, "v", mark, Path("tried.py"))
-        return await rehearse(definition, defaults | values, CLI, self.app.dispatcher, self.app.settings, caps)
+        return await rehearse(self.parts, definition, self.run_of("tried", defaults | values, caps))
+
+    def run_of(self, name: str, params: dict[str, Any], caps: Caps | None = None) -> Run:
+        return Run("rehearsal", name, RunState.QUEUED, params, CLI, self.app.clock.now(), caps=caps)
 
 
 @pytest.fixture
 async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    ours = section("[providers.it]", {"api": "demo", "model": "demo", "price": {"input": 1, "output": 2}})
-    text = config(ours, budget("day", tokens=2_000, per="day"), chain=["it"])
-    app = App(prepared(tmp_path, text, {}), SettableClock())
+    (tmp_path / "workflows").mkdir()
+    head = "from gateway.workflow import Caps, Context, workflow\n\n@workflow(budget=Caps(tokens=9_000))\n"
+    (tmp_path / "workflows" / "tried.py").write_text(f"{head}async def tried(ctx: Context) -> None: ...\n")
+    ours = [section(f"[providers.{name}]", {"api": "demo", "model": name, "price": {"input": 1, "output": 2}}) for name in "ab"]
+    limits = [budget("day", provider="a", tokens=2_000, per="day"), budget("two", provider="b", requests=2, per="day")]
+    app = App(prepared(tmp_path, config(*ours, *limits, chain=["a", "b"]), {}), SettableClock())
     await app.open()
     yield Stage(app)
     await app.stop()
@@ -63,23 +73,38 @@ async def test_the_steps_of_a_run_are_shown_with_the_worst_case_of_each_ask(stag
             await ctx.notify("Done", file="REPORT.md")
         return summary.strip().splitlines()[0]
 
-    plan = await stage.rehearse(story, Caps(requests=4))
+    plan = await stage.rehearse(story)
     assert names(plan) == [
         ("clone", "shell"), ("read", "read"), ("hello", "ask"), ("ask", "ask"), ("approve", "approve"), ("write", "write"),
         ("notify", "notify"),
     ]  # fmt: skip
-    assert (plan.rest, plan.caps) == ("", Caps(tokens=9_000, requests=4))
+    assert (plan.reason, plan.assumed, plan.fits) == ("", (), True)
     clone, _, hello, risks, *_ = plan.steps
-    assert (clone.detail, clone.fits, clone.verdicts) == ("git clone https://example.com/x tree", None, ())
-    (verdict,) = hello.verdicts
-    assert (hello.fits, hello.at_least, verdict.output_tokens, verdict.error) == (True, False, 100, None)
-    assert 0 < verdict.prompt_tokens < 100
-    assert verdict.cost_micro_usd == verdict.prompt_tokens + 200
-    assert (risks.fits, risks.at_least) == (False, True), "2,000 a day have no room for it"
-    assert "of 2000" in str(risks.verdicts[0].error)
-    tokens = sum(step.verdicts[0].prompt_tokens + step.verdicts[0].output_tokens for step in (hello, risks))
-    assert (plan.worst_case.tokens, plan.worst_case.requests, plan.beyond) == (tokens, 2, ())
-    assert (await stage.rehearse(story, Caps(tokens=2_000, requests=1, usd=0.001))).beyond == ("tokens", "usd", "requests")
+    assert (clone.detail, clone.fit, clone.known) == ("git clone https://example.com/x tree", None, True)
+    assert hello.fit is not None
+    assert (hello.known, hello.fit.slot, hello.fit.output_tokens) == (True, Slot("a", "a"), 100)
+    assert 0 < hello.fit.prompt_tokens < 100
+    assert hello.fit.cost_micro_usd == hello.fit.prompt_tokens + 200
+    assert risks.fit is not None
+    assert (risks.known, risks.fit.slot) == (False, Slot("b", "b")), "2,000 tokens a day on a have no room for it"
+
+
+async def test_calls_fit_behind_one_another_and_within_the_caps_of_the_run(stage: Stage) -> None:
+    async def story(ctx: Context) -> None:
+        for _ in range(4):
+            await ctx.ask("Say hello", max_tokens=1_000)
+
+    def slots(plan: Plan) -> list[str]:
+        return ["-" if fit.slot is None else fit.slot.provider for fit in plan.calls]
+
+    plan = await stage.rehearse(story)
+    assert (slots(plan), plan.fits) == (["a", "b", "b", "-"], False)
+    assert plan.calls[3].budget == "day"
+    assert plan.calls[3].reason == "a:a: budget day has no room; b:b: budget two has no room"
+    assert plan.calls[3].output_tokens == 1_000, "what does not fit has its worst case too"
+    capped = await stage.rehearse(story, Caps(tokens=1_500))
+    assert slots(capped) == ["a", "-", "-", "-"]
+    assert capped.calls[1].reason.endswith("b:b: budget run:tried:tokens has no room")
 
 
 async def test_nothing_is_called_or_held_or_kept(stage: Stage) -> None:
@@ -97,9 +122,9 @@ async def test_nothing_is_called_or_held_or_kept(stage: Stage) -> None:
     plan = await stage.rehearse(story)
     assert [kind for _, kind in names(plan)] == ["ask", "step", "write", "sleep", "http", "shell"]
     assert called == []
-    assert [(balance.spent, balance.held) for balance in await stage.app.books.balances()] == [(0, 0)]
+    assert [(balance.spent, balance.held) for balance in await stage.app.books.balances()] == [(0, 0)] * 2
     assert await stage.app.runs.newest() == []
-    assert plan.rest == ""
+    assert plan.reason == ""
 
 
 async def test_conditions_on_what_steps_give_are_taken_as_usual_and_told(stage: Stage) -> None:
@@ -114,7 +139,7 @@ async def test_conditions_on_what_steps_give_are_taken_as_usual_and_told(stage: 
 
     plan = await stage.rehearse(story)
     assert names(plan) == [("count", "step")], "more than its limit is taken as met"
-    assert (plan.rest, plan.assumed) == ("", ("the result of count", "the result of count.files"))
+    assert (plan.reason, plan.assumed) == ("", ("the result of count", "the result of count.files"))
 
 
 async def test_a_loop_until_something_is_otherwise_is_given_up(stage: Stage) -> None:
@@ -129,7 +154,7 @@ async def test_a_loop_until_something_is_otherwise_is_given_up(stage: Stage) -> 
             await ctx.sleep(1)
 
     plan = await stage.rehearse(story)
-    assert "loop that ends with the signal n" in plan.rest
+    assert "a loop that ends with the signal n cannot be known" in plan.reason
     assert names(plan) == [("read", "read"), ("n", "wait_for")]
 
 
@@ -138,7 +163,7 @@ async def test_code_that_breaks_on_a_stand_in_ends_it_too(stage: Stage) -> None:
         json.loads(await ctx.read("x.json"))
 
     plan = await stage.rehearse(story)
-    assert (names(plan), "JSONDecodeError" in plan.rest) == ([("read", "read")], True)
+    assert (names(plan), "JSONDecodeError" in plan.reason) == ([("read", "read")], True)
 
 
 async def test_a_map_shows_each_items_steps_and_one_for_what_is_not_known(stage: Stage) -> None:
@@ -175,7 +200,7 @@ async def test_a_story_without_an_end_is_bounded(stage: Stage) -> None:
 
     plan = await stage.rehearse(story)
     assert (len(plan.steps), plan.steps[-1].name) == (STEPS_MAX, f"sleep#{STEPS_MAX}")
-    assert str(STEPS_MAX) in plan.rest
+    assert str(STEPS_MAX) in plan.reason
 
 
 def test_the_stand_in_has_every_method_of_the_context_as_it_is() -> None:
@@ -224,9 +249,10 @@ def test_a_stand_in_is_what_is_usual_and_notes_what_was_asked_of_it() -> None:
 async def test_the_samples_are_rehearsed_to_their_end(stage: Stage, name: str) -> None:
     app = stage.app
     given = {"digest": {"feeds": "https://feeds.example.com/a"}}.get(name, {})
-    plan = await rehearse(app.catalogue.get(name), app.desk.parse(name, given, CLI), CLI, app.dispatcher, app.settings)
-    assert plan.rest == ""
+    run = stage.run_of(name, app.desk.parse(name, given, CLI))
+    plan = await rehearse(stage.parts, app.catalogue.get(name), run)
+    assert plan.reason == ""
     asks = [step for step in plan.steps if step.kind == "ask"]
     assert len(asks) == {"clone_petroserver": 3, "digest": 1, "budget_guard": 0}[name]
-    assert all(step.at_least and step.verdicts for step in asks), "their prompts are made of what steps give"
+    assert not any(step.known for step in asks), "their prompts are made of what steps give"
     assert plan.steps[-1].kind == "notify"
