@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
     from gateway.workflow.engine import Engine
+    from gateway.workflow.parts import Parts
     from gateway.workflow.worker import Worker
 
 log = structlog.get_logger(__name__)
@@ -117,6 +118,21 @@ class App:
         if self._desk is None:
             self._desk = Desk(self.runs, self.catalogue, self.settings, self.clock)
         return self._desk
+
+    def parts(self) -> Parts:
+        """What a run in work uses of the house."""
+        from gateway.workflow.parts import Parts
+
+        folder = self.settings.runs_folder
+        return Parts(self.dispatcher, self.store, self.runs, self.settings, self.catalogue, self.clock, folder)
+
+    async def worker_lives(self) -> bool:
+        """True when some process works on runs, this one or another. Raises LedgerUnavailable."""
+        looking = Executors(self.settings.database_url)
+        try:
+            return await looking.anybody()
+        finally:
+            await looking.close()
 
     async def open(self, *, gate: bool = True, observer: Observer | None = None) -> None:
         """Books and keys, and with `gate` the dispatcher. Raises DatabaseBehind, LedgerUnavailable."""
@@ -220,15 +236,11 @@ class App:
 
     async def _start_worker(self) -> None:
         from gateway.workflow.late_engine import LateEngine
-        from gateway.workflow.parts import Parts
         from gateway.workflow.worker import Worker, new_worker
 
         name, url = new_worker(), self.settings.database_url
         engine = LateEngine(partial(_new_engine, url, name))
-        parts = Parts(
-            self.dispatcher, self.store, self.runs, self.settings, self.catalogue, self.clock, self.settings.runs_folder
-        )
-        worker = Worker(name, parts, self.store, engine, Executors(url), self._people_due, self.desk.poke)
+        worker = Worker(name, self.parts(), self.store, engine, Executors(url), self._people_due, self.desk.poke)
         await worker.start()
         self.worker = worker
         self._spawn(worker.run())

@@ -323,7 +323,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something to be told: "telegram:<chat>[/<thread>]" or "file:<path>"."""
+    """Something to be told: "telegram:<chat>[/<thread>]" or "file:<folder>"."""
 
     id: int
     run: str

@@ -8,7 +8,9 @@ from typing import Annotated
 import typer
 
 from gateway import __version__
+from gateway.cli.options import Config, Json
 from gateway.cli.outcome import Debug, run
+from gateway.cli.run_commands import runs_app, start_run
 
 app = typer.Typer(
     help="Sluicegate: a Telegram and workflow bot gateway that cannot overspend.",
@@ -25,17 +27,8 @@ app.add_typer(budgets_app, name="budgets", invoke_without_command=True)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(keys_app, name="keys")
 app.add_typer(db_app, name="db")
-
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        "--config",
-        metavar="FILE",
-        envvar="SLUICEGATE_CONFIG",
-        help="The configuration; `demo` is the built-in one.  [default: sluicegate.toml]",
-    ),
-]
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+app.add_typer(runs_app, name="runs")
+app.command("run")(start_run)
 
 
 def _version(wanted: bool) -> None:
@@ -66,9 +59,11 @@ def init(
 @app.command()
 def serve(
     config: Config = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="ROLES", help="Some of bot,web,scheduler; default: all.")] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="ROLES", help="Some of bot,web,worker,scheduler; default: all.")
+    ] = None,
 ) -> None:
-    """Serve the Telegram bot, the HTTP interface and the schedules until stopped."""
+    """Serve the Telegram bot, the HTTP interface, workflows and schedules until stopped."""
     from gateway.cli import serve as work
 
     run(lambda: work.serve(config, only))

@@ -9,15 +9,19 @@ from typing import Any
 import typer
 
 from gateway.errors import (
+    BadParameters,
     ChainExhausted,
     ConfigError,
     GatewayError,
     InvalidRequest,
+    UnknownRun,
     UnknownTarget,
+    UnknownWorkflow,
 )
 
 CANNOT_LISTEN = (errno.EADDRINUSE, errno.EADDRNOTAVAIL, errno.EACCES)
 DONE, FAILED, USAGE, EXHAUSTED = 0, 1, 2, 3
+_USAGE_ERRORS = (UnknownTarget, InvalidRequest, UnknownWorkflow, UnknownRun, BadParameters)
 
 
 class CommandError(Exception):
@@ -66,7 +70,7 @@ def _explain(error: Exception) -> int:
         complain(str(error))
         if isinstance(error, ChainExhausted):
             return EXHAUSTED if error.budgets_only else FAILED
-        return USAGE if isinstance(error, UnknownTarget | InvalidRequest) else FAILED
+        return USAGE if isinstance(error, _USAGE_ERRORS) else FAILED
     if isinstance(error, OSError) and error.errno in CANNOT_LISTEN:
         complain(f"cannot listen there: {error.strerror}; PORT in the environment or `listen` under [gateway] names another")
         return FAILED

@@ -1,4 +1,4 @@
-"""`sluicegate serve`: the bot, the HTTP interface and the schedules until a signal comes."""
+"""`sluicegate serve`: the bot, the HTTP interface, the worker and the schedules until a signal comes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import typer
 
-from gateway.app import ROLES, SCHEDULER, App
+from gateway.app import ROLES, SCHEDULER, WORKER, App
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to
@@ -80,6 +80,8 @@ def greeting(app: App) -> list[str]:
         lines.append("The Telegram bot is on.")
     if app.pairing_code:
         lines.append(f"It has no admin yet. Send it: /start {app.pairing_code}")
+    if WORKER in app.roles:
+        lines.append(f"The worker is on: {len(app.catalogue.definitions)} workflows can be started.")
     if SCHEDULER in app.roles:
         lines += _schedules(app)
     if app.settings.resting:

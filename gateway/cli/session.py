@@ -49,6 +49,17 @@ async def opened(settings: Settings, *, gate: bool = False) -> AsyncIterator[App
         await app.stop()
 
 
+@asynccontextmanager
+async def working(settings: Settings) -> AsyncIterator[App]:
+    """A worker in this process, and nothing else of a server. Raises DatabaseBehind."""
+    from gateway.app import WORKER, App
+
+    app = App(settings, roles=frozenset({WORKER}))
+    log_to(app, sys.stderr, logging.WARNING)
+    async with app.running():
+        yield app
+
+
 def log_to(app: App, stream: TextIO, level: int = logging.INFO) -> None:
     """Sets the process's logging up; no line shows a secret of the configuration."""
     from gateway import logs

@@ -12,8 +12,10 @@ from zoneinfo import ZoneInfo
 
 from gateway.chat import Origin
 from gateway.cli.render import amount, moment, unit_name
+from gateway.cli.session import actor
 from gateway.errors import Block, BreakerOpen, CannotServe, Exhausted, GatewayError, Paused, ProviderError
 from gateway.notice import Reader
+from gateway.runs import Starter
 from gateway.settings import Settings
 
 PATIENCE_S = 15.0
@@ -23,6 +25,11 @@ PATIENCE_S = 15.0
 def origin(user: str | None = None) -> Origin:
     """A fresh request from the command line."""
     return Origin(request_id="cli_" + uuid4().hex, surface="cli", user=user, patience_s=PATIENCE_S)
+
+
+def starter() -> Starter:
+    """The person at the terminal, who starts runs and acts on them: whoever can read the configuration may do all."""
+    return Starter("cli", actor().removeprefix("cli:"), admin=True, language=language())
 
 
 def reader(settings: Settings) -> Reader:

@@ -162,12 +162,17 @@ class Settings:
     """The sections that are checked and that this version does not run, as they are written."""
 
     @property
+    def folder(self) -> Path:
+        """What relative paths are taken from: where the configuration lies, for the demo the working directory."""
+        return self.path.parent if self.path is not None else Path.cwd()
+
+    @property
     def runs_folder(self) -> Path:
         """Where each run of a workflow has its folder: beside the database's file, or in `var` beside the configuration."""
         database = self.database_url.removeprefix("sqlite:///")
         if database != self.database_url:
             return Path(database).parent / "runs"
-        return (self.path.parent if self.path is not None else Path.cwd()) / "var" / "runs"
+        return self.folder / "var" / "runs"
 
     def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
         """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.

@@ -1,7 +1,8 @@
 """Which workers live: each holds a lock in its own name while it runs, and whoever can take that lock knows it is dead.
 
 On PostgreSQL it is an advisory lock of one connection with keepalives, so that a dead machine's lock comes free; on SQLite an
-exclusive lock of a file beside the database. Either goes with the process, whatever way that ends.
+exclusive lock of a file beside the database. Either goes with the process, whatever way that ends. All of them share one
+more lock, so that anybody can see whether there is a worker at all.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from sqlalchemy import Connection, make_url, text
+from sqlalchemy import Connection, TextClause, make_url, text
 from sqlalchemy.engine import URL
 
 from gateway.errors import LedgerUnavailable
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 _TAKE = text("SELECT pg_try_advisory_lock(hashtextextended('sluicegate-worker:' || :name, 0))")
 _GIVE = text("SELECT pg_advisory_unlock(hashtextextended('sluicegate-worker:' || :name, 0))")
+_SHARE = text("SELECT pg_advisory_lock_shared(hashtextextended('sluicegate-workers', 0))")
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtextextended('sluicegate-workers', 0))")
 
 
 def engine_database(database_url: str) -> str:
@@ -66,6 +69,14 @@ class Executors:
         """Whether what was taken is still held: a connection that broke has lost its locks."""
         return await self._call(self._locks.hold)
 
+    async def announce(self) -> None:
+        """Says that there is a worker, until this process ends or its connection breaks."""
+        await self._call(self._locks.announce)
+
+    async def anybody(self) -> bool:
+        """True when some process has announced itself."""
+        return await self._call(self._locks.anybody)
+
     @contextlib.asynccontextmanager
     async def dead(self, name: str) -> AsyncIterator[bool]:
         """True for the length of a `with` block when the worker of that name is dead; nobody else sees it so meanwhile."""
@@ -97,6 +108,8 @@ class _Locks(Protocol):
     def take(self, name: str) -> bool: ...
     def give(self, name: str) -> None: ...
     def hold(self) -> bool: ...
+    def announce(self) -> None: ...
+    def anybody(self) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -104,6 +117,7 @@ class _FileLocks:
     def __init__(self, url: URL) -> None:
         self._database = Path(url.database or "sluicegate.db")
         self._open: dict[str, int] = {}
+        self._announced: int | None = None
 
     def take(self, name: str) -> bool:
         path = self._path(name)
@@ -127,9 +141,31 @@ class _FileLocks:
     def hold(self) -> bool:
         return True
 
+    def announce(self) -> None:
+        if self._announced is None:
+            self._announced = self._shared()
+            fcntl.flock(self._announced, fcntl.LOCK_SH)
+
+    def anybody(self) -> bool:
+        file = self._shared()
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(file)
+        return False
+
     def close(self) -> None:
         for name in list(self._open):
             self.give(name)
+        announced, self._announced = self._announced, None
+        if announced is not None:
+            os.close(announced)
+
+    def _shared(self) -> int:
+        path = self._database.with_name(f"{self._database.stem}-workers.lock")
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
     def _path(self, name: str) -> Path:
         return self._database.with_name(f"{self._database.stem}-worker-{name}.lock")
@@ -141,10 +177,10 @@ class _ServerLocks:
         self._connection: Connection | None = None
 
     def take(self, name: str) -> bool:
-        return bool(self._ask(_TAKE, name))
+        return bool(self._ask(_TAKE, name=name))
 
     def give(self, name: str) -> None:
-        self._ask(_GIVE, name)
+        self._ask(_GIVE, name=name)
 
     def hold(self) -> bool:
         if self._connection is None:
@@ -158,15 +194,22 @@ class _ServerLocks:
             return False
         return True
 
+    def announce(self) -> None:
+        self._ask(_SHARE)
+
+    def anybody(self) -> bool:
+        # In a statement of its own: the lock, if it comes, goes with it.
+        return not self._ask(_ALONE)
+
     def close(self) -> None:
         self._drop()
         self._engine.dispose()
 
-    def _ask(self, statement: object, name: str) -> object:
+    def _ask(self, statement: TextClause, **values: str) -> object:
         if self._connection is None:
             self._connection = self._engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
-            return self._connection.execute(statement, {"name": name}).scalar_one()  # type: ignore[call-overload]
+            return self._connection.execute(statement, values).scalar_one()
         except Exception:
             self._drop()
             raise

@@ -142,8 +142,8 @@ class Asking:
         standing = self._board.standing(self._step)
         try:
             if standing is not None and standing.waiting_until is not None and self._wait is None and not repair:
-                # It was parked when the process ended: it goes on waiting, without another look at the gate.
-                await self._park(Park(standing.waiting_until, standing.detail, False))
+                # It was parked when the process ended: it goes on waiting, and asks the gate when its turn comes.
+                await self._park(Park(standing.waiting_until, standing.detail, False), stale=True)
             elif self._wait is None:
                 await self._board.began(self._step, "ask")
             return await self._insist(request, self._origin(repair))
@@ -189,12 +189,12 @@ class Asking:
         if self._wait is not None:
             self._wait.decided.set()
 
-    async def _park(self, park: Park) -> None:
+    async def _park(self, park: Park, *, stale: bool = False) -> None:
         if self._resumed is not None:
             await self._resumed
         before, board = self._wait, self._board
         self._decided()
-        self._wait = Wait(board.run, self._step, RunState.WAITING_BUDGET, park.until, park.budget, park.held)
+        self._wait = Wait(board.run, self._step, RunState.WAITING_BUDGET, park.until, park.budget, park.held, stale)
         await board.waits(self._wait, "ask", before)
 
     async def _try_again(self, reason: str) -> None:

@@ -289,7 +289,7 @@ class Context:
         return bool(await self._step("approve", name, work))
 
     async def notify(self, text: str, *, to: str | None = None, file: str | Path | None = None, name: str | None = None) -> None:
-        """Tells people: the chat in which the run was started, or `to` ("telegram:CHAT[/TOPIC]", "file:PATH").
+        """Tells people: the chat in which the run was started, or `to` ("telegram:CHAT[/TOPIC]", "file:FOLDER").
 
         `file` is a file of the run's folder, to be sent along. Said once, also over restarts; a run that has nobody to tell
         keeps the text in its log.
@@ -300,6 +300,8 @@ class Context:
             if place is None:
                 await self._board.log(text, step)
                 return Told(None, "nobody to tell: kept in the log")
+            if not place.startswith(("telegram:", "file:")):
+                raise StepFailed(step, f'to must be "telegram:CHAT", "telegram:CHAT/TOPIC" or "file:FOLDER", not {place!r}')
             attached = None if file is None else str(file)
             await insist(lambda: self._parts.runs.notify(self.run, step, place, text, attached))
             return Told(None, place)
@@ -371,7 +373,7 @@ class Context:
     def _home(self) -> str | None:
         starter = self.starter
         if starter.chat is None:
-            return None
+            return starter.to or None
         return f"telegram:{starter.chat}" + ("" if starter.thread is None else f"/{starter.thread}")
 
     def _until(self, step: str, span: timedelta | None) -> datetime | None:

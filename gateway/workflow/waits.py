@@ -24,6 +24,8 @@ class Wait:
     """The budget, the signal or the question that it waits for."""
     held: bool = False
     """For a budget: only other calls' holds were in the way, so that it is worth a try after any close."""
+    stale: bool = False
+    """It stands since before a restart: limits may have changed meanwhile, so that it is worth a try."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     decided: asyncio.Event = field(default_factory=asyncio.Event)
 

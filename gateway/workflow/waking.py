@@ -69,7 +69,7 @@ class Waking:
         waits = self._waits.of_budget()
         if everyone:
             return waits
-        due = [wait for wait in waits if wait.until is not None and wait.until <= now]
+        due = [wait for wait in waits if wait.stale or (wait.until is not None and wait.until <= now)]
         held = [wait for wait in waits if freed and wait.held and wait not in due][:HELD_AT_ONCE]
         return sorted([*due, *held], key=lambda wait: wait.age)
 

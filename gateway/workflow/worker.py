@@ -25,6 +25,7 @@ from gateway.workflow.board import insist
 from gateway.workflow.body import Bodies
 from gateway.workflow.caps import own_limits, without
 from gateway.workflow.engine import End, Engine
+from gateway.workflow.filing import Filing
 from gateway.workflow.parts import Parts
 from gateway.workflow.takeover import Takeover
 from gateway.workflow.waking import PeopleDue, Waking
@@ -36,6 +37,8 @@ SWEEP_S = 2.0
 EXPIRE_S = 1.0
 HEAR_S = 5.0
 """How long a close is waited for before the runs that holds kept out try again all the same: it may be in another process."""
+FILE_S = 1.0
+"""How often it is looked for what is to be told to files."""
 PRUNE_S = 3600.0
 RETENTION = timedelta(days=30)
 """How long an ended run is kept, with its folder and its checkpoints."""
@@ -69,6 +72,7 @@ class Worker:
         self._runs: Runs = parts.runs
         self._bodies = Bodies(parts)
         self._waking = Waking(parts.waits, people_due)
+        self._filing = Filing(parts.runs, parts.folder, parts.settings.folder)
         self._takeover = Takeover(name, self._runs, engine, executors, self._finish)
         self.poke = poke
         self.ready = False
@@ -85,6 +89,10 @@ class Worker:
         """How many steps wait for a budget."""
         return len(self._parts.waits.of_budget())
 
+    def is_parked(self, run: str) -> bool:
+        """True when a step of this run waits for a budget: it was refused by the gate, here and not before a restart."""
+        return any(wait.run.id == run for wait in self._parts.waits.of_budget())
+
     @property
     def running(self) -> int:
         """How many runs this process has in work, waiting ones included."""
@@ -94,6 +102,7 @@ class Worker:
         """Takes this worker's lock and opens the engine. Raises LedgerUnavailable."""
         taken = await self._executors.take(self._name)
         assert taken, "a worker's name was used before"
+        await self._executors.announce()
         await self._engine.open(self._bodies.run, self._ended)
 
     async def run(self) -> None:
@@ -158,6 +167,8 @@ class Worker:
                 self._cancelling.add(run.id)
                 self._spawn(self._cancel(run.id))
         await self._wake()
+        if self._is_time("file", FILE_S):
+            await self._filing.look()
         if self._is_time("prune", PRUNE_S):
             await self._prune()
 
@@ -240,6 +251,7 @@ class Worker:
         while not await insist(lambda: self._executors.take(self._name)):
             # The server may not have noticed yet that the old connection is gone.
             await self._pause()
+        await insist(self._executors.announce)
         self._engine.resume()
         await self._takeover.take_over(self._name)
 

@@ -8,7 +8,23 @@ import pytest
 
 from tests.cli.program import run
 
-COMMANDS = ["init", "serve", "demo", "check", "chat", "budgets", "why", "explain", "usage", "ledger", "keys", "db"]
+COMMANDS = [
+    "init",
+    "serve",
+    "demo",
+    "check",
+    "chat",
+    "budgets",
+    "why",
+    "explain",
+    "usage",
+    "ledger",
+    "keys",
+    "db",
+    "workflows",
+    "run",
+    "runs",
+]
 
 
 def test_help_names_every_command_and_comes_at_once(tmp_path: Path) -> None:

@@ -33,13 +33,13 @@ params = {{ times = 2 }}
 to = "{to}"
 """
 GREET = """
-from typing import Any
-
-from gateway.workflow import workflow
+from gateway.workflow import Context, workflow
 
 
 @workflow
-async def greet(ctx: Any, name: str = "you", times: int = 1) -> str:
+async def greet(ctx: Context, name: str = "you", times: int = 1) -> str:
+    written = await ctx.write("greeting.md", name * times)
+    await ctx.notify(f"Greeted {name}.", file=written.name, name="tell them")
     return name * times
 """
 EVENING = datetime(2026, 6, 1, 18, tzinfo=UTC)
@@ -123,15 +123,22 @@ async def test_while_a_run_of_a_schedule_goes_on_its_next_fire_is_passed_over(se
     assert (passed["schedule"], passed["run"], passed["state"]) == ("morning", run.id, "queued")
 
 
-async def test_what_it_tells_may_go_to_a_file(tmp_path: Path) -> None:
+async def test_what_a_scheduled_run_tells_may_go_to_files(tmp_path: Path) -> None:
     settings = prepared(tmp_path, to="file:var/told")
     upgrade(settings.database_url)
     clock = SettableClock(EVENING)
-    async with App(settings, clock, roles=SCHEDULER).running() as app:
+    async with App(settings, clock, roles=frozenset({"scheduler", "worker"})).running() as app:
         await known(app)
         clock.advance(days=1)
         (run,) = await runs_of(app, 1)
-    assert run.starter == Starter("schedule", "morning", to=f"file:{tmp_path}/var/told")
+        assert run.starter == Starter("schedule", "morning", to=f"file:{tmp_path}/var/told")
+        told = tmp_path / "var" / "told"
+        await until(lambda: (told / f"{run.id}-tell-them.txt").exists())
+        assert (told / f"{run.id}-tell-them.txt").read_text() == "Greeted you.\n"
+        assert (told / f"{run.id}-tell-them-greeting.md").read_text() == "youyou"
+        async with asyncio.timeout(30):
+            while await app.runs.notices("file"):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
 
 async def test_without_the_role_nothing_is_started(tmp_path: Path) -> None:
