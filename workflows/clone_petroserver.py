@@ -16,7 +16,6 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from gateway.workflow import (
-    GIT,
     Caps,
     Context,
     Outcome,
@@ -133,7 +132,7 @@ def look(clone: str) -> dict[str, Any]:
 
 def tree(clone: str) -> Iterator[tuple[str, str, int, str]]:
     """Mode, blob, bytes and path of the newest commit's files, at most FILES_MAX, as git names them."""
-    command = [*GIT, "-C", clone, "ls-tree", "-r", "-l", "-z", "--full-tree", "HEAD"]
+    command = ["git", "-C", clone, "ls-tree", "-r", "-l", "-z", "--full-tree", "HEAD"]
     environment = git_environment(clone) | {"PATH": os.environ.get("PATH", os.defpath)}
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env=environment) as listing:  # noqa: S603
         assert listing.stdout is not None
@@ -166,7 +165,8 @@ def excerpts(clone: str, chosen: list[tuple[int, str, str]]) -> Iterator[dict[st
 def git(folder: str, *args: str) -> str:
     """What git says, run in a folder of ours."""
     environment = git_environment(folder) | {"PATH": os.environ.get("PATH", os.defpath)}
-    ran = subprocess.run([*GIT, "-C", folder, *args], check=True, capture_output=True, timeout=60, env=environment)  # noqa: S603
+    command = ["git", "-C", folder, *args]
+    ran = subprocess.run(command, check=True, capture_output=True, timeout=60, env=environment)  # noqa: S603
     return ran.stdout.decode(errors="replace")
 
 

@@ -7,10 +7,9 @@ from gateway.workflow.catalogue import samples
 from gateway.workflow.context import Context, Outcome
 from gateway.workflow.definition import Definition, workflow
 from gateway.workflow.failures import StepFailed
-from gateway.workflow.git import GIT, checkout_command, clone_command, git_environment
+from gateway.workflow.git import checkout_command, clone_command, git_environment
 
 __all__ = [
-    "GIT",
     "URL",
     "Caps",
     "Context",

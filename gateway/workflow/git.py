@@ -6,27 +6,14 @@ helpers and templates would come from; links are checked out as the text that th
 
 from __future__ import annotations
 
-import os
 import re
 from pathlib import Path
 from urllib.parse import quote
 
 from gateway.workflow.addresses import is_local
 
-GIT: tuple[str, ...] = (
-    "git",
-    "-c", "core.hooksPath=/dev/null",
-    "-c", "core.fsmonitor=false",
-    "-c", "core.symlinks=false",
-    "-c", "core.attributesFile=/dev/null",
-    "-c", "submodule.recurse=false",
-    "-c", "gc.auto=0",
-    "-c", "maintenance.auto=false",
-    # The address was looked at; where it would send us was not.
-    "-c", "http.followRedirects=false",
-    "-c", "advice.detachedHead=false",
-)  # fmt: skip
-"""The beginning of every git command."""
+CONFIGURATION = Path(__file__).with_name("gitconfig")
+"""Takes the place of the user's configuration. It holds in submodules too, where what a command line says does not."""
 
 
 def git_environment(repository: str) -> dict[str, str]:
@@ -35,7 +22,7 @@ def git_environment(repository: str) -> dict[str, str]:
         "GIT_ALLOW_PROTOCOL": _protocol(repository),
         "GIT_TERMINAL_PROMPT": "0",
         "GIT_CONFIG_NOSYSTEM": "1",
-        "GIT_CONFIG_GLOBAL": os.devnull,
+        "GIT_CONFIG_GLOBAL": str(CONFIGURATION),
         "GIT_ATTR_NOSYSTEM": "1",
         "GIT_LFS_SKIP_SMUDGE": "1",
         # Asks nobody for a password or a host key.
@@ -51,12 +38,12 @@ def clone_command(repository: str | Path, into: str, *, submodules: bool = False
     """
     asked = ["--recurse-submodules", "--shallow-submodules"] if submodules else ["--no-checkout", "--no-recurse-submodules"]
     shallow = ["--depth=1", "--single-branch", "--no-tags", "--no-local", "--template="]
-    return [*GIT, "clone", "--quiet", *shallow, *asked, "--", address(repository), into]
+    return ["git", "clone", "--quiet", *shallow, *asked, "--", address(repository), into]
 
 
 def checkout_command(folder: str) -> list[str]:
     """Writes the files of a clone out; also over what an earlier try has left."""
-    return [*GIT, "-C", folder, "reset", "--quiet", "--hard", "HEAD"]
+    return ["git", "-C", folder, "reset", "--quiet", "--hard", "HEAD"]
 
 
 def address(repository: str | Path) -> str:

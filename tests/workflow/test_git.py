@@ -83,6 +83,8 @@ async def test_links_are_written_out_as_text(tmp_path: Path) -> None:
 
 async def test_submodules_come_only_when_asked_for_and_only_by_the_same_protocol(tmp_path: Path) -> None:
     inner = repository(tmp_path / "inner", {"inside": "x"})
+    (inner / "out").symlink_to("/etc")
+    commit(inner, {})
     source = repository(tmp_path / "source", FILES)
     git(source, "-c", "protocol.file.allow=always", "submodule", "add", "-q", f"file://{inner}", "part")
     commit(source, {})
@@ -91,6 +93,7 @@ async def test_submodules_come_only_when_asked_for_and_only_by_the_same_protocol
     ran = await clone(source, tmp_path / "b/clone", submodules=True)
     assert ran.code == 0, ran.output
     assert (tmp_path / "b/clone/part/inside").read_text() == "x"
+    assert not (tmp_path / "b/clone/part/out").is_symlink()
     text = (source / ".gitmodules").read_text().replace(f"file://{inner}", "ext::sh -c 'touch owned'")
     commit(source, {".gitmodules": text})
     ran = await clone(source, tmp_path / "c/clone", submodules=True)

@@ -60,7 +60,7 @@ def prepare_trap(folder: Path) -> str:
     real, own = shutil.which("git"), folder / "bin"
     own.mkdir()
     (own / "git").write_text(
-        f'#!/bin/sh\ncase "$*" in *" clone "*) if [ ! -e {folder}/hung ]; then\n'
+        f'#!/bin/sh\ncase "$1" in clone) if [ ! -e {folder}/hung ]; then\n'
         f"mkdir -p clone/.git && echo half > clone/.git/HEAD && echo half > clone/README.md && "
         f"touch {folder}/hung && sleep 1000\n"
         f'fi;; esac\nexec {real} "$@"\n'
