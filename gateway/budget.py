@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 from urllib.parse import quote, unquote
 from zoneinfo import ZoneInfo
 
@@ -34,8 +34,7 @@ class Unit(StrEnum):
     MICRO_USD = "micro_usd"
 
 
-@dataclass(frozen=True, slots=True)
-class Amounts:
+class Amounts(NamedTuple):
     """How much of each unit an attempt holds or has spent. Never negative."""
 
     requests: int = 0
@@ -101,7 +100,7 @@ class Lifetime:
         return None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rolling:
     """The last `length_s` seconds, in 60 buckets and the one leaving. `length_s` is a multiple of 60."""
 
@@ -114,7 +113,7 @@ class Rolling:
         """The length in seconds."""
         return f"rolling {self.length_s}s"
 
-    @property
+    @cached_property
     def bucket_ms(self) -> int:
         """The length of one bucket in milliseconds."""
         return self.length_s * 1000 // ROLLING_BUCKETS

@@ -1,7 +1,8 @@
 """The values that travel: what is asked of a model and what comes back.
 
 Messages keep the OpenAI chat shape, since that is what most clients and most providers speak; an adapter of another
-wire format translates. Nothing here waits, reads a clock or touches the environment.
+wire format translates. Nothing here waits, reads a clock or touches the environment. What is made for each call is a tuple:
+that costs half of a frozen dataclass.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +30,7 @@ class Request:
     clampable: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Usage:
+class Usage(NamedTuple):
     """Tokens of one attempt. `prompt` includes `cached`, `output` includes `reasoning`; `tokens` is what budgets count."""
 
     prompt: int
@@ -48,8 +48,7 @@ class Usage:
         return self.prompt + self.output
 
 
-@dataclass(frozen=True, slots=True)
-class Completion:
+class Completion(NamedTuple):
     """A whole answer. `usage` is None when the provider stated none. `body` is the answer in the OpenAI shape."""
 
     text: str
@@ -110,8 +109,7 @@ class Origin:
     patience_s: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Slot:
+class Slot(NamedTuple):
     """One place in a chain: a provider and the model asked of it."""
 
     provider: str

@@ -27,6 +27,10 @@ MESSAGE_TOKENS = 8
 """The most that a chat template puts around one message: its role and its marks."""
 TOOL_TOKENS = 16
 """The same around one tool, besides its own text."""
+REMEMBERED_MAX = 1_000
+REMEMBERED_CHARS_MAX = 1_000
+"""A system prompt, and what was said before, come again with each request: the bounds of so many texts up to that length
+are remembered."""
 LEARN_RATIO_FROM = 512
 """Below so many tokens an excess is a fixed part (a hidden prompt); above it, the tokenizer's own ratio."""
 
@@ -34,7 +38,7 @@ _O200K, _CL100K = "o200k_base", "cl100k_base"
 _ALL = 1 << 62
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Family:
     """How one kind of model's tokens relate to a vocabulary that we have. Factors are in thousandths."""
 
@@ -152,6 +156,7 @@ class Estimator:
 
     def __init__(self) -> None:
         self._families: dict[str, Family] = {}
+        self._remembered: dict[tuple[Family, str], int] = {}
         self.learnt: dict[Slot, Learnt] = {}
 
     def remember(self, learnt: Mapping[Slot, Learnt]) -> None:
@@ -204,7 +209,7 @@ class Estimator:
         total = family.request_tokens + MESSAGE_TOKENS * len(request.messages)
         for message in request.messages:
             for text in _texts(slot, message):
-                total += _text_bound(family, text)
+                total += self._text_bound(family, text)
             images = _images(message)
             if images:
                 if model.image_tokens is None:
@@ -213,6 +218,16 @@ class Estimator:
         if request.extra:
             total += _extra_bound(family, request.extra)
         return total
+
+    def _text_bound(self, family: Family, text: str) -> int:
+        bound = self._remembered.get((family, text))
+        if bound is None:
+            bound = _text_bound(family, text)
+            if len(text) <= REMEMBERED_CHARS_MAX:
+                if len(self._remembered) >= REMEMBERED_MAX:
+                    self._remembered.clear()
+                self._remembered[family, text] = bound
+        return bound
 
 
 def family_of(model: str) -> Family:
@@ -233,9 +248,10 @@ def _texts(slot: Slot, message: Message) -> Iterator[str]:
             yield _part(slot, part)
     elif content is not None:
         yield _json(content)
-    rest = {key: value for key, value in message.items() if key not in ("content", "role")}
-    if rest:
-        yield _json(rest)
+    if len(message) > ("role" in message) + ("content" in message):
+        rest = {key: value for key, value in message.items() if key not in ("content", "role")}
+        if rest:
+            yield _json(rest)
 
 
 def _part(slot: Slot, part: object) -> str:

@@ -12,7 +12,6 @@ Rules:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -76,22 +75,21 @@ class Counter:
         """The buckets as `[start, spent, held]`."""
         return [[start, *amounts] for start, amounts in self.buckets.items()]
 
-    def spent(self, window: Window, bucket: int) -> int:
-        """What is spent in the buckets that count while `bucket` is the current one."""
-        self._look_from(window.live_from(bucket))
-        return self._spent
+    def live(self, window: Window, bucket: int) -> tuple[int, int]:
+        """What is spent and held while `bucket` is the current one.
 
-    def held(self, window: Window, bucket: int) -> int:
-        """What is held: by every open hold in a rolling window, by those of the current bucket in a calendar one."""
-        if window.holds_outlive:
-            return self._held_ever
-        self._look_from(window.live_from(bucket))
-        return self._held
+        Spent in the buckets that count then; held by every open hold in a rolling window, by those of the current bucket
+        in a calendar one.
+        """
+        oldest = window.live_from(bucket)
+        if oldest != self._oldest:
+            self._look_from(oldest)
+        return self._spent, self._held_ever if window.holds_outlive else self._held
 
     def balance(self, window: Window, at_ms: int) -> tuple[int, int]:
         """What is spent and held at an instant, or at the newest bucket if the clock has gone back behind it."""
         bucket = window.bucket(max(at_ms, self.newest))
-        return self.spent(window, bucket), self.held(window, bucket)
+        return self.live(window, bucket)
 
     def add(self, bucket: int, spent: int, held: int) -> None:
         """Moves one bucket's amounts. What is held never becomes negative: a hold is given back once."""
@@ -140,8 +138,7 @@ class Line(NamedTuple):
     held: int
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(NamedTuple):
     """One attempt that asks to be let through the gate.
 
     `held` is its worst case; `output_tokens` the output limit that it will send; `deadline_ms` the instant after which
@@ -175,8 +172,7 @@ class Draft:
         return values
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(NamedTuple):
     """A committed hold on all the budgets that one attempt touches. Only `Store.reserve` makes one.
 
     `started_ms` is the instant that the gate used: never before the newest bucket of any of its counters.
@@ -203,8 +199,7 @@ class Reservation:
         return self.draft.output_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Closing:
+class Closing(NamedTuple):
     """How a reservation ends: what was spent, and what its usage row says."""
 
     state: State
@@ -294,18 +289,20 @@ def weigh(
     counters: Mapping[CounterId, Counter], draft: Draft, matches: Sequence[Match], at_ms: int
 ) -> tuple[int, tuple[Line, ...], tuple[Block, ...]]:
     """What a reservation would be: its start, its lines, and the budgets without room. Changes nothing."""
-    started = at_ms
-    for found in matches:
-        started = max(started, counters[found.id].newest)
+    started, asked = at_ms, draft.held
+    involved = [counters[found.budget.name, found.key] for found in matches]
+    for counter in involved:
+        if counter.newest > started:
+            started = counter.newest
     lines, blocks = [], []
-    for found in matches:
-        budget = found.budget
+    for found, counter in zip(matches, involved, strict=True):
+        budget, key, limit, _ = found
         window, unit = budget.window, budget.unit
-        counter, amount, bucket = counters[found.id], draft.held.of(unit), window.bucket(started)
-        spent, held = counter.spent(window, bucket), counter.held(window, bucket)
-        if spent + held + amount > found.limit or found.limit == 0:
+        amount, bucket = asked.of(unit), window.bucket(started)
+        spent, held = counter.live(window, bucket)
+        if spent + held + amount > limit or limit == 0:
             blocks.append(_block(found, counter, spent, held, amount, started))
-        lines.append(Line(budget.name, found.key, unit, bucket, amount, found.limit, spent, held))
+        lines.append(Line(budget.name, key, unit, bucket, amount, limit, spent, held))
     return started, tuple(lines), tuple(blocks)
 
 
@@ -351,11 +348,11 @@ def expiry(held: Amounts) -> Closing:
 
 def bounded(amount: int) -> int:
     """An amount that a provider stated, within what a sum of many can hold: no answer may break the ledger."""
-    return min(max(amount, 0), AMOUNT_MAX)
+    return amount if 0 <= amount <= AMOUNT_MAX else min(max(amount, 0), AMOUNT_MAX)
 
 
 def _bounded_amounts(amounts: Amounts) -> Amounts:
-    return Amounts(bounded(amounts.requests), bounded(amounts.tokens), bounded(amounts.micro_usd))
+    return Amounts(*map(bounded, amounts))
 
 
 def _block(found: Match, counter: Counter, spent: int, held: int, amount: int, at_ms: int) -> Block:
@@ -381,7 +378,7 @@ def fits_at(counter: Counter, found: Match, amount: int, at_ms: int) -> int | No
     """
     window, limit = found.budget.window, found.limit
     bucket = window.bucket(at_ms)
-    oldest, spent = window.live_from(bucket), counter.spent(window, bucket)
+    oldest, spent = window.live_from(bucket), counter.live(window, bucket)[0]
     changes: list[tuple[int, int, int | None]] = [(ends, 0, limit) for ends, limit in found.later]
     for start, amounts in counter.buckets.items():
         if start >= oldest and (leaves := window.leaves_at(start)) is not None:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import ROUND_CEILING, Decimal
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.chat import Slot, Usage
@@ -48,7 +49,7 @@ Steps = tuple[tuple[int, int], ...]
 """One rate as (prompt tokens above which it holds, rate), ascending: crossing a step reprices the whole call."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rates:
     """What a token costs at one time, as steps."""
 
@@ -79,9 +80,20 @@ class Rates:
 
     def worst_case(self, prompt_tokens: int, output_tokens: int) -> int:
         """The most that up to this many tokens cost, in micro-USD, rounded up."""
-        dearest_in = max(_dearest(steps, prompt_tokens) for steps in (self.input, self.cached, self.written))
-        dearest_out = max(_dearest(steps, prompt_tokens) for steps in (self.output, self.reasoning))
+        if self._flat is not None:
+            dearest_in, dearest_out = self._flat
+        else:
+            dearest_in = max(_dearest(steps, prompt_tokens) for steps in (self.input, self.cached, self.written))
+            dearest_out = max(_dearest(steps, prompt_tokens) for steps in (self.output, self.reasoning))
         return -(-(prompt_tokens * dearest_in + output_tokens * dearest_out + self.request) // SCALE)
+
+    @cached_property
+    def _flat(self) -> tuple[int, int] | None:
+        """The dearest rates of input and output where they are the same for every length; None where they are not."""
+        steps = (self.input, self.cached, self.written, self.output, self.reasoning)
+        if any(len(each) > 1 for each in steps):
+            return None
+        return max(each[0][1] for each in steps[:3]), max(each[0][1] for each in steps[3:])
 
 
 FREE = Rates(*(((0, 0),),) * 5)
@@ -130,7 +142,7 @@ class Prices:
 
         `prompt_tokens` and `output_tokens` are bounds. Raises UnknownPrice rather than guess.
         """
-        day = now.astimezone(UTC).date()
+        day = now.date() if now.tzinfo is UTC else now.astimezone(UTC).date()
         remembered = self._possible.get(slot)
         if remembered is None or remembered[0] != day:
             listing = self._listing(slot.provider, slot.model)
@@ -141,7 +153,10 @@ class Prices:
                     section += f'.models."{slot.model}"'
                 raise UnknownPrice(slot.provider, slot.model, section)
             remembered = self._possible[slot] = (day, listing.possible(day))
-        return max(rates.worst_case(prompt_tokens, output_tokens) for rates in remembered[1])
+        possible = remembered[1]
+        if len(possible) == 1:
+            return possible[0].worst_case(prompt_tokens, output_tokens)
+        return max(rates.worst_case(prompt_tokens, output_tokens) for rates in possible)
 
     def cost(self, slot: Slot, model_served: str | None, usage: Usage, now: datetime) -> Cost:
         """What an attempt cost, in micro-USD, and where that number comes from.

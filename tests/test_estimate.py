@@ -210,3 +210,21 @@ def test_vocabularies_are_loaded_ahead_and_bounds_stay_what_they_are() -> None:
     before = estimator.prompt_bound(slot, model, asked(TEXTS["hindi"]))
     estimator.load(["kimi-k2.6", "gpt-4o", "mystery"])
     assert estimator.prompt_bound(slot, model, asked(TEXTS["hindi"])) == before
+
+
+def test_a_remembered_text_has_the_bound_that_it_had_on_every_model() -> None:
+    text, many = "Say 1234 times «hola», please. " * 4, 1100
+    estimator, models = Estimator(), ("gpt-4o", "kimi-k2", "nobody-knows")
+    for turn in range(2):
+        for model in models:
+            again = estimator.prompt_bound(Slot("p", model), Model(model), asked(text))
+            assert again == bound(model, asked(text)), turn
+        for number in range(many):
+            estimator.prompt_bound(Slot("p", "gpt-4o"), Model("gpt-4o"), asked(f"{number}"))
+
+
+def test_a_name_beside_no_content_counts() -> None:
+    def of(**message: Any) -> int:
+        return bound("gpt-4o", Request(messages=(message,)))
+
+    assert of(role="user", name="a name of several tokens") > of(role="user") == of(role="user", content="")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from dataclasses import replace
 from typing import Any
 
 from gateway.chat import Completion, Slot, Usage
@@ -49,7 +48,7 @@ class Desk:
         await asyncio.shield(self._begin(work))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.ensure_future(work)
+        task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
@@ -132,7 +131,7 @@ class Desk:
             return hold
         output = max(hold.usage.output, self._estimator.received_bound(attempt.slot, said))
         priced = self.price(attempt, completion.model, Usage(hold.usage.prompt, output))
-        return replace(priced, cost_micro_usd=max(priced.cost_micro_usd, hold.cost_micro_usd))
+        return priced._replace(cost_micro_usd=max(priced.cost_micro_usd, hold.cost_micro_usd))
 
     def cut_off(self, walk: Walk, attempt: Attempt, received: Received, timing: Timing) -> tuple[Closing, Reply]:
         """A stream that passed its output limit and was cut off: what came is the answer, stopped by its length."""

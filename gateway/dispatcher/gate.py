@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from gateway.budget import Amounts, Unit
 from gateway.chat import Origin, Request, Slot
@@ -25,14 +25,13 @@ from gateway.store import Peek, Store
 
 HOLD_MARGIN_S = 60.0
 """How long past its call's own time-out a hold lives before the sweep may expire it."""
-STALE_S = 15.0
+STALE = timedelta(seconds=15)
 """A hold that was asked for longer ago may have expired with its process's lease: that process stood still meanwhile."""
 CLAMPS_MAX = 3
 """How often the output limit is lowered while other calls take the same room."""
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
+class Bound(NamedTuple):
     """What one slot would be asked for. Tokens; `limit` and `floor` are output limits of one answer of `answers`."""
 
     prompt_tokens: int
@@ -44,8 +43,7 @@ class Bound:
     """What the caller asked, or the model's default: a smaller `limit` is a lowered one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Admission:
+class Admission(NamedTuple):
     """A committed reservation, and whether its output limit is lower than what was wanted."""
 
     reservation: Reservation
@@ -105,9 +103,8 @@ class Gate:
             floor = limit
         return Bound(prompt, limit, floor, request.n, wanted)
 
-    def draft(self, bound: Bound, origin: Origin, chain: str, slot: Slot, attempt: int) -> Draft:
+    def draft(self, bound: Bound, origin: Origin, chain: str, slot: Slot, attempt: int, now: datetime) -> Draft:
         """What would be reserved. Raises UnknownPrice when a USD budget is in scope and the price is not known."""
-        now = self._clock.now()
         now_ms = to_ms(now)
         output = bound.limit * bound.answers
         price, unknown = 0, None
@@ -138,8 +135,8 @@ class Gate:
         while True:
             asked_at = self._clock.now()
             try:
-                reservation = await self._store.reserve(self.draft(bound, origin, chain, slot, attempt))
-                if self._clock.now() - asked_at < timedelta(seconds=STALE_S):
+                reservation = await self._store.reserve(self.draft(bound, origin, chain, slot, attempt, asked_at))
+                if self._clock.now() - asked_at < STALE:
                     return Admission(reservation, bound.limit < bound.wanted)
                 await self._store.close(reservation, Closing(State.RELEASED, Amounts(), Outcome.NOT_SENT))
             except Exhausted as refusal:
@@ -151,7 +148,7 @@ class Gate:
     async def peek(self, bound: Bound, origin: Origin, chain: str, slot: Slot) -> tuple[Bound, Draft, Peek]:
         """What `admit` would do now, holding nothing. Raises UnknownPrice, LedgerUnavailable."""
         while True:
-            draft = self.draft(bound, origin, chain, slot, 1)
+            draft = self.draft(bound, origin, chain, slot, 1, self._clock.now())
             peek = await self._store.peek(draft)
             if peek.refusal is None or isinstance(peek.refusal, Paused) or bound.limit == bound.floor:
                 return bound, draft, peek
@@ -166,7 +163,7 @@ class Gate:
         limit = bound.floor if at_floor else bound.limit - 1
         for block in blocks:
             limit = min(limit, self._fitting(bound, slot, block))
-        return replace(bound, limit=max(limit, bound.floor))
+        return bound._replace(limit=max(limit, bound.floor))
 
     def _fitting(self, bound: Bound, slot: Slot, block: Block) -> int:
         """The largest output limit of one answer for which this line has room; below the floor where there is none."""

@@ -11,8 +11,8 @@ Rules (what may have been billed counts):
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import NamedTuple
 
 from gateway.budget import Amounts
 from gateway.chat import Slot, Usage
@@ -23,16 +23,14 @@ from gateway.prices import Prices
 DETAIL_CHARS_MAX = 300
 
 
-@dataclass(frozen=True, slots=True)
-class Timing:
+class Timing(NamedTuple):
     """How long an attempt took, in milliseconds; `first_token_ms` None when no token came."""
 
     total_ms: int
     first_token_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Settlement:
+class Settlement(NamedTuple):
     """A usage with its price: what an attempt has spent."""
 
     usage: Usage
@@ -122,7 +120,7 @@ def cut_off(reservation: Reservation, came: Settlement, timing: Timing, reply: b
     """The provider ignored the output limit and was cut off; `came` is at least what came."""
     detail = "the provider passed the output limit"
     closing = _unsure(reservation, came, timing, Outcome.CUT_OFF, at_least=True, estimated=True, uncertain=True, detail=detail)
-    return replace(closing, reply=reply)
+    return closing._replace(reply=reply)
 
 
 def _unsure(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gateway.chat import Completion, Slot, Usage
 from gateway.errors import Cause, GatewayError
 from gateway.ledger import Match
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """An answer, and what it took. `skipped` says why earlier slots did not serve."""
 
     completion: Completion
@@ -27,8 +27,7 @@ class Reply:
     """True when this is the stored answer of an earlier request with the same id: nothing was spent."""
 
 
-@dataclass(frozen=True, slots=True)
-class Begun:
+class Begun(NamedTuple):
     """The first event of a stream, yielded once there is something to show: who answers, and why others did not."""
 
     slot: Slot
@@ -36,8 +35,7 @@ class Begun:
     skipped: tuple[Cause, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Priced:
+class Priced(NamedTuple):
     """What a stream's usage costs, yielded just before its last chunk so that it can travel in it."""
 
     usage: Usage

@@ -15,7 +15,7 @@ import random
 from collections import deque
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from gateway.chat import Origin, Request, Slot
 from gateway.clock import Clock
@@ -70,8 +70,7 @@ class Parts:
     """A bound structlog logger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(NamedTuple):
     """One call that the gate let through."""
 
     slot: Slot

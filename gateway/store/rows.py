@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import orjson
 
 from gateway.budget import Amounts, Unit
+from gateway.chat import Slot
 from gateway.errors import Exhausted, GatewayError
 from gateway.ledger import Closing, Line, Outcome, Reservation, State, bounded
 
@@ -130,6 +131,8 @@ def refusal_detail(error: GatewayError) -> dict[str, object]:
 
 
 def _plain(value: object) -> object:
+    if isinstance(value, Slot):
+        return str(value)
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, dict):

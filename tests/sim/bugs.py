@@ -84,7 +84,7 @@ class RefundsOnExpiry(MemoryStore):
 
     def _close(self, attempt_id: str, closing: Closing) -> bool:
         if closing.state is State.EXPIRED:
-            closing = replace(closing, spent=Amounts())
+            closing = closing._replace(spent=Amounts())
         return super()._close(attempt_id, closing)
 
 
@@ -156,7 +156,7 @@ def borrows_on_fallback(walk: Walk) -> None:
     async def admitted() -> Attempt:
         attempt = await real()
         first.append(attempt)
-        return replace(attempt, reservation=first[0].reservation)
+        return attempt._replace(reservation=first[0].reservation)
 
     walk.next = admitted  # type: ignore[method-assign]
 
@@ -167,8 +167,8 @@ def forgets_the_prompt(dispatcher: Dispatcher) -> None:
 
     def draft(bound: Bound, *rest):
         made = real(bound, *rest)
-        held = replace(made.held, tokens=made.held.tokens - bound.prompt_tokens)
-        return replace(made, held=held)
+        held = made.held._replace(tokens=made.held.tokens - bound.prompt_tokens)
+        return made._replace(held=held)
 
     dispatcher._gate.draft = draft  # type: ignore[method-assign]
 
