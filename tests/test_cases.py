@@ -1,7 +1,7 @@
 """Faults that other products really had, each kept away by at least one test that carries its number.
 
 `python -m tests.test_cases` prints each case with the number of its tests. Numbers that are missing here belong to parts
-of the product that do not exist yet (14: alerts; the others: workflows).
+of the product that do not exist yet (14: alerts).
 """
 
 import re
@@ -59,10 +59,15 @@ CASES = {
     "48": "/stop ends a long answer within a second; the part is kept and settled",
     "49": "two users, two chats, two bots: nothing mixes",
     "50": "what is due while two processes run, or while none does, happens once, late rather than never",
+    "51": "killed in its second step a run goes on, repeats nothing finished and spends nothing twice",
+    "52": "a budget gone in the second step parks the run with a time; it goes on by itself, or is cancelled",
     "53": "the same key started from three processes is one run",
+    "54": "of twenty items one fails: the others' results are kept, the failure is named",
     "55": "a program that hangs is killed with its group; its output is kept, capped and said so",
     "56": "parameters that are wrong or hostile are refused by name, never a shell injection",
     "57": "an approval answered twice, after its time, after a restart, by the wrong person",
+    "58": "a file edited while its run waits: the run ends clearly or goes on, it never mixes",
+    "59": "a run's own cap stops its asking, says so, and a larger one goes on",
     "60": "n, tools and schemas are counted; fields that change the price are refused by name",
     "61": "images are bounded by declaration or refused, never by bytes",
     "62": "a huge prompt is admitted when it fits and told apart when it never can",
