@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from gateway.chat import Slot
-from gateway.clock import Clock, SystemClock, to_ms
+from gateway.clock import Clock, SystemClock
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
 from gateway.estimate import Estimator, Learnt
@@ -35,7 +35,7 @@ from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
 from gateway.store.runs import Runs
-from gateway.store.telegram import people_due
+from gateway.store.telegram import ParkedPeople
 from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.desk import Desk
@@ -240,15 +240,11 @@ class App:
 
         name, url = new_worker(), self.settings.database_url
         engine = LateEngine(partial(_new_engine, url, name))
-        worker = Worker(name, self.parts(), self.store, engine, Executors(url), self._people_due, self.desk.poke)
+        people = ParkedPeople(self.database)
+        worker = Worker(name, self.parts(), self.store, engine, Executors(url), people, self.desk.poke)
         await worker.start()
         self.worker = worker
         self._spawn(worker.run())
-
-    async def _people_due(self) -> int:
-        """How many people's questions could be answered now; runs of workflows stand back for them."""
-        now_ms = to_ms(self.clock.now())
-        return await self.database.read(partial(people_due, now_ms=now_ms))
 
     async def _start_web(self, metrics: Metrics) -> None:
         from gateway.web.app import Services

@@ -107,10 +107,23 @@ def upsert(connection: Connection, table: Table) -> sqlite.Insert | postgresql.I
     return postgresql.insert(table) if connection.dialect.name == "postgresql" else sqlite.insert(table)
 
 
-def people_due(connection: Connection, now_ms: int) -> int:
-    """How many parked questions of people, of whatever bot, could be answered now."""
-    due = tg_updates.c.state == State.PARKED, tg_updates.c.due_ms <= now_ms
-    return int(connection.execute(select(func.count()).select_from(tg_updates).where(*due)).scalar_one())
+class ParkedPeople:
+    """The parked questions of people, of whatever bot: runs of workflows stand back for them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def due(self, now_ms: int) -> int:
+        """How many could be answered now."""
+        due = tg_updates.c.state == State.PARKED, tg_updates.c.due_ms <= now_ms
+        query = select(func.count()).select_from(tg_updates).where(*due)
+        return await self._database.read(lambda connection: int(connection.execute(query).scalar_one()))
+
+    async def wake(self, now_ms: int) -> None:
+        """Makes every one due, since limits changed."""
+        late = or_(tg_updates.c.due_ms.is_(None), tg_updates.c.due_ms > now_ms)
+        statement = update(tg_updates).where(tg_updates.c.state == State.PARKED, late).values(due_ms=now_ms)
+        await self._database.write(lambda connection: connection.execute(statement))
 
 
 class Inbox:

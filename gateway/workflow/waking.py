@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime
+from typing import Protocol
 
 import structlog
 
+from gateway.clock import Clock, to_ms
 from gateway.workflow.waits import Wait, Waits
 
 DECISION_S = 5.0
@@ -19,13 +21,26 @@ DECISION_S = 5.0
 PEOPLE_S = 3.0
 """How long runs stand back while the number of due questions does not go down: their bot may be off."""
 LOOK_S = 0.1
-AFTER_RAISE_S = 0.7
-"""After a limit changed, the bot needs a moment to see it too and make its questions due."""
+LAST_S = 0.5
 HELD_AT_ONCE = 8
 """How many that only holds kept out try again after a close; the others do with the next ones, or when their time comes."""
 
-PeopleDue = Callable[[], Awaitable[int]]
-"""How many questions of people could be answered now."""
+
+Limits = Callable[[], tuple[int, ...]]
+"""Which changes of limits are in force."""
+
+
+class People(Protocol):
+    """The questions of people that wait for room too. Instants in milliseconds since 1970 UTC."""
+
+    async def due(self, now_ms: int) -> int:
+        """How many could be answered now."""
+        ...
+
+    async def wake(self, now_ms: int) -> None:
+        """Makes every one due, since limits changed."""
+        ...
+
 
 log = structlog.get_logger(__name__)
 
@@ -33,15 +48,12 @@ log = structlog.get_logger(__name__)
 class Waking:
     """Wakes the waits of one process."""
 
-    def __init__(self, waits: Waits, people_due: PeopleDue) -> None:
-        self._waits, self._people_due = waits, people_due
+    def __init__(self, waits: Waits, people: People, clock: Clock, limits: Limits) -> None:
+        self._waits, self._people, self._clock, self._limits = waits, people, clock, limits
+        self._seen: tuple[int, ...] | None = None
+        """The limits at the last look; None before the first: they may have changed while no worker looked."""
         self._rounds: asyncio.Task[None] | None = None
-        self._all = False
         self._freed = 0
-
-    def limits_changed(self) -> None:
-        """Every wait for a budget is worth a try."""
-        self._all = True
 
     def room_came(self) -> None:
         """Something was closed: what only holds kept out is worth a try."""
@@ -52,7 +64,8 @@ class Waking:
         """Begins a round if one is due and none is under way. Returns at once."""
         if self._rounds is not None and not self._rounds.done():
             return
-        everyone, self._all = self._all, False
+        limits = self._limits()
+        everyone, self._seen = limits != self._seen, limits
         freed, self._freed = self._freed > 0, max(0, self._freed - 1)
         due = self._due(now, everyone=everyone, freed=freed)
         if due:
@@ -75,23 +88,36 @@ class Waking:
 
     async def _wake(self, due: list[Wait], *, raised: bool) -> None:
         if raised:
-            await asyncio.sleep(AFTER_RAISE_S)
+            # Here too, and not only by their bot: it may see the change later than this process.
+            await self._people.wake(to_ms(self._clock.now()))
+        answered = True
         for wait in due:
-            await self._let_people_go_first()
+            answered = answered and await self._let_people_go_first()
+            if self._limits() != self._seen:
+                # There may be room now, and people were not asked yet: the next look begins with them.
+                return
             wait.woken.set()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(DECISION_S):
                     await wait.decided.wait()
 
-    async def _let_people_go_first(self) -> None:
-        """Returns when nobody's question is due, or when the questions do not get fewer: then nobody answers them."""
+    async def _let_people_go_first(self) -> bool:
+        """Returns when nobody's question is due; False when they do not get fewer, because nobody answers them."""
         loop = asyncio.get_running_loop()
         fewest, until = await self._people_due(), loop.time() + PEOPLE_S
+        if not fewest:
+            return True
         while fewest and loop.time() < until:
             await asyncio.sleep(LOOK_S)
             left = await self._people_due()
             if left < fewest:
                 fewest, until = left, loop.time() + PEOPLE_S
+        # The last of them is on its way to the gate.
+        await asyncio.sleep(LAST_S)
+        return not fewest
+
+    async def _people_due(self) -> int:
+        return await self._people.due(to_ms(self._clock.now()))
 
 
 def _told(task: asyncio.Task[None]) -> None:

@@ -28,7 +28,7 @@ from gateway.workflow.engine import End, Engine
 from gateway.workflow.filing import Filing
 from gateway.workflow.parts import Parts
 from gateway.workflow.takeover import Takeover
-from gateway.workflow.waking import PeopleDue, Waking
+from gateway.workflow.waking import People, Waking
 
 TICK_S = 0.25
 """How often the rows are looked at."""
@@ -65,20 +65,18 @@ class Worker:
         store: LedgerStore,
         engine: Engine,
         executors: Executors,
-        people_due: PeopleDue,
+        people: People,
         poke: asyncio.Event,
     ) -> None:
         self._name, self._parts, self._store, self._engine, self._executors = name, parts, store, engine, executors
         self._runs: Runs = parts.runs
         self._bodies = Bodies(parts)
-        self._waking = Waking(parts.waits, people_due)
+        self._waking = Waking(parts.waits, people, parts.clock, self._limits_in_force)
         self._filing = Filing(parts.runs, parts.folder, parts.settings.folder)
         self._takeover = Takeover(name, self._runs, engine, executors, self._finish)
         self.poke = poke
         self.ready = False
         """True while it sees to what the rows ask for."""
-        self._limits: tuple[int, ...] | None = None
-        """The changes of limits in force at the last look; None before the first: they may have changed meanwhile."""
         self._newest_signal = 0
         self._cancelling: set[str] = set()
         self._work: set[asyncio.Task[None]] = set()
@@ -206,10 +204,6 @@ class Worker:
             await self._deliver()
         for wait in due:
             wait.woken.set()
-        limits = self._limits_in_force()
-        if limits != self._limits:
-            self._limits = limits
-            self._waking.limits_changed()
         self._waking.look(now)
 
     async def _deliver(self) -> None:

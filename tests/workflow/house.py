@@ -35,12 +35,12 @@ class House:
         self.folder, self.upstream, self.clock = folder, upstream, clock or SettableClock()
         flow_section = section("[workflows]", {"path": str(flows)})
         self.text = config(provider("main", upstream, max_attempts=1), *sections, flow_section, chain=["main"])
-        self._environ = {} if url is None else {"DATABASE_URL": url}
+        self.environ = {} if url is None else {"DATABASE_URL": url}
         self.roles = WORKER
 
     async def start(self) -> None:
         """Another start on the same database."""
-        settings = await asyncio.to_thread(prepared, self.folder, self.text, self._environ)
+        settings = await asyncio.to_thread(prepared, self.folder, self.text, self.environ)
         self.app = App(settings, self.clock, roles=self.roles)
         await self.app.start()
         self.runs, self.desk = self.app.runs, self.app.desk

@@ -18,9 +18,7 @@ async def waits(ctx: Context) -> str:
     return before + " first"
 '''
 SAME = "    # The same work, said differently.\n    before  = "
-COMMENTED = FIRST.replace("    before = ", SAME).replace(
-    "Waits for", "Still waits for"
-)
+COMMENTED = FIRST.replace("    before = ", SAME).replace("Waits for", "Still waits for")
 SECOND = FIRST.replace('"old"', '"new"').replace(" first", " second")
 
 

@@ -126,8 +126,6 @@ async def test_a_cap_of_its_own_holds_from_the_first_call_and_over_a_restart(tmp
         await here.desk.retry(run, OPERATOR)
         assert "1 of 1 are spent" in (await here.ends(run)).error
         assert up.meter.requests == 1
-        unknown = await here.begin("asks", caps=Caps(requests=1))
-        assert "has no cap on requests" in (await here.ends(unknown)).error
 
 
 async def test_failures_are_tried_again_a_bounded_number_of_times_and_want_of_budget_never_counts(
