@@ -113,8 +113,13 @@ class PlainEvents:
         if at < 0:
             return
         before, after = data[: at + 1], data[at + len(written) - 1 :]
-        # The place is right if another text there makes the same event with that text as its content.
-        if from_json(before + _PROBE.encode() + after) == with_content(event, _PROBE):
+        # The place is right if another text there makes the same event with that text as its content. Between two names
+        # stands `","` too: what is put there makes no JSON.
+        try:
+            right = from_json(before + _PROBE.encode() + after) == with_content(event, _PROBE)
+        except ValueError:
+            return
+        if right:
             self._before, self._after, self._around, self._like = before, after, len(before) + len(after), event
 
 

@@ -122,6 +122,14 @@ def test_a_text_that_stands_elsewhere_too_makes_no_template_of_the_wrong_place()
         assert read(events, data) == naive(data)
 
 
+@pytest.mark.parametrize("text", [",", ":", "id", "}],", ",c", "?"])
+def test_a_text_that_is_part_of_the_events_own_marks_is_read_as_any_other(text: str) -> None:
+    data = b'{"choices":[{"finish_reason":null,"index":0,"delta":{"content":%b}}],"id":"c","model":"m"}' % orjson.dumps(text)
+    events = PlainEvents()
+    for _ in range(2):
+        assert read(events, data) == naive(data) == (text, json.loads(data))
+
+
 def test_after_the_first_event_no_other_is_parsed_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     events = PlainEvents()
     assert events.read(event("first")) is not None
