@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
     def _begin(self) -> None:
         self._url = b""
         self._headers: dict[bytes, bytes] = {}
-        self._head_bytes = 0
+        self._head_bytes = self._came_bytes = 0
         self._blocks: list[bytes] = []
         self._head_came = self._complete = self._others = self._keep = False
         self._came.clear()
@@ -217,7 +217,8 @@ class Connection(asyncio.Protocol):
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
             self._others = True
-        if not self._head_came and sum(map(len, self._came)) > HEAD_BYTES_MAX:
+        self._came_bytes += len(data)
+        if not self._head_came and self._came_bytes > HEAD_BYTES_MAX:
             self._others = True
         if self._others:
             self._hand_over()

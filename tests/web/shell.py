@@ -75,13 +75,16 @@ class Played:
     closed: int = 0
     waiting: asyncio.Event = field(default_factory=asyncio.Event)
     settle: asyncio.Event = field(default_factory=asyncio.Event)
-    """What the play "settle" of a stream waits for."""
+    """What the play "settle" waits for."""
 
     async def complete(self, request: Request, target: str, origin: Origin, *, settle_first: bool) -> Reply:
         self.asked.append((request, target, origin))
         play = self.plays.pop(0)
         if isinstance(play, BaseException):
             raise play
+        if play == "settle":
+            await self.settle.wait()
+            play = self.plays.pop(0)
         if play == "wait":
             try:
                 self.waiting.set()

@@ -189,6 +189,30 @@ async def test_requests_sent_ahead_are_answered_in_order(together: bool) -> None
         assert [orjson.loads((await client.answer()).body)["number"] for _ in range(3)] == [0, 1, 2]
 
 
+async def test_a_request_and_the_beginning_of_the_next_in_one_piece_are_two() -> None:
+    answers = [Completion("hi", "stop", "kimi", None, {"number": number}) for number in range(2)]
+    async with shell(*answers) as web, wire(web) as client:
+        second = request()
+        client.send(request(), second[:20])
+        assert orjson.loads((await client.answer()).body)["number"] == 0
+        client.send(second[20:])
+        assert orjson.loads((await client.answer()).body)["number"] == 1
+
+
+async def test_many_requests_sent_ahead_are_all_answered() -> None:
+    sent = [request({**PLAIN, "user": "x" * 100_000})] * 20
+    async with shell("settle", *[WHOLE] * 21) as web, wire(web) as client:
+        client.send(request())
+        await _until(lambda: len(web.played.asked) == 1)
+        early = asyncio.create_task(_send_all(client, sent))
+        await asyncio.sleep(0.1)
+        assert len(web.played.asked) == 1
+        web.played.settle.set()
+        for _ in range(21):
+            assert (await client.answer()).status == 200
+        await early
+
+
 async def test_what_comes_early_is_kept_within_bounds() -> None:
     async with shell(BEGUN, FINISH, "settle") as web, wire(web) as client:
         client.send(request({**PLAIN, "stream": True}))
