@@ -88,6 +88,7 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
         "Look into it from another terminal:",
         f"  {command} budgets --config demo",
         f"  {command} usage --by provider --config demo",
+        f"  {command} workflows --config demo",
     ]
     if not settings.telegram.token:
         lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (@BotFather) into .env, start again.")

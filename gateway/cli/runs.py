@@ -74,6 +74,7 @@ async def show_run(config: Path | None, id: str, *, as_json: bool) -> int:
             document(detail.as_json())
         else:
             _print_run(app, detail, await _log_lines(app, detail.run))
+            await hint_without_worker(app, detail.run)
     return DONE
 
 

@@ -1,10 +1,11 @@
 """Which workflows there are and when schedules start them, through the real program."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.cli.program import run
+from tests.cli.program import COMMAND, environment, run
 from tests.cli.test_program import good
 
 HELLO = '''
@@ -96,3 +97,21 @@ def test_a_broken_workflow_is_named_with_its_line(greeting: Path) -> None:
     ran = run(greeting, "check")
     assert ran.code == 2
     assert "hello.py:8: the parameter name has no type: write `name: str`" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("role", "said"),
+    [("worker", "The worker is on: "), ("scheduler", "Schedules: 1; the next is morning at 08:00 (in ")],
+)
+def test_a_process_with_one_role_says_what_it_does(greeting: Path, role: str, said: str) -> None:
+    command = [*COMMAND, "serve", "--only", role]
+    with subprocess.Popen(command, cwd=greeting, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        told = ""
+        while said not in told:
+            line = process.stderr.readline()
+            assert line, told
+            told += line
+        process.terminate()
+        process.communicate(timeout=60)
+    assert "listens on" not in told

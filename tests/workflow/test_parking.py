@@ -5,11 +5,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from gateway.app import App
 from gateway.clock import to_ms
 from gateway.runs import Caps, RunState, StepState
 from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
-from tests.e2e.rig import budget
+from tests.e2e.rig import budget, prepared
 from tests.workflow.house import OPERATOR, House, house
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -61,6 +62,20 @@ async def test_case_12_a_raise_lets_a_parked_run_go_on_within_two_seconds(tmp_pa
         await here.succeeds(run)
         took_s = loop.time() - raised_at
         assert took_s < 6, f"{took_s:.1f} s on a machine that may be loaded; two seconds are promised"
+
+
+async def test_case_12_a_raise_that_came_while_no_worker_ran_counts_at_the_next_start(tmp_path: Path, up: Upstream) -> None:
+    async with house(tmp_path, up, hour(requests=1)) as here:
+        await spend(here, 1)
+        run = await here.begin("every", kind="ask")
+        await here.reaches(run, RunState.WAITING_BUDGET)
+        await here.stop()
+        beside = App(prepared(here.folder, here.text, {}), here.clock)
+        await beside.open()
+        await beside.store.raise_limit("main-hour", "+", 1, to_ms(here.clock.now().replace(hour=23)), "test")
+        await beside.stop()
+        await here.start()
+        await here.succeeds(run)
 
 
 async def test_case_52_parked_in_its_second_step_then_cancelled_or_resumed(tmp_path: Path, up: Upstream) -> None:
