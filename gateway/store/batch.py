@@ -224,12 +224,9 @@ class Batch:
     def _write(self) -> None:
         raw, statements = self.raw, self.statements
         changed = [self._dumped(counter_id) for counter_id in sorted(self.touched) if counter_id in self.counters]
-        if changed:
-            statements.write_counters(raw, changed)
-        if self.opened:
-            statements.open_attempts(raw, [rows.opening(reservation) for reservation in self.opened.values()])
-        if self.ended:
-            statements.end_attempts(raw, list(self.ended.values()))
+        if changed or self.opened or self.ended:
+            opened = [rows.opening(reservation) for reservation in self.opened.values()]
+            statements.write(raw, changed, opened, list(self.ended.values()))
         if self.refused:
             statements.refuse(raw, self.refused)
         if self.replies:

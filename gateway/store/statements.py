@@ -45,16 +45,8 @@ class Statements(Protocol):
         """budget, key, signature and buckets of these counters, locked in this order."""
         ...
 
-    def write_counters(self, raw: Any, rows: Sequence[Row]) -> None:
-        """Inserts or updates COUNTERS."""
-        ...
-
-    def open_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """Inserts OPENING."""
-        ...
-
-    def end_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """Updates ENDING."""
+    def write(self, raw: Any, counters: Sequence[Row], opened: Sequence[Row], ended: Sequence[Row]) -> None:
+        """Inserts or updates COUNTERS, inserts OPENING, and updates ENDING of attempts that were there before."""
         ...
 
     def refuse(self, raw: Any, rows: Sequence[Row]) -> None:
@@ -99,18 +91,15 @@ class SqliteStatements:
         found: list[Row] = orjson.loads(raw.execute(_sqlite_counters(len(ids)), _flat(ids)).fetchone()[0])
         return found
 
-    def write_counters(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.write_counters."""
-        tail = f" ON CONFLICT (budget, key) DO UPDATE SET {_UPDATE_COUNTER}"
-        raw.execute(_sqlite_insert("counters", COUNTERS, len(rows), tail), _flat(rows))
-
-    def open_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.open_attempts."""
-        raw.execute(_sqlite_insert("usage", OPENING, len(rows)), _flat(rows))
-
-    def end_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.end_attempts."""
-        raw.execute(_sqlite_end(len(rows)), _flat(rows))
+    def write(self, raw: Any, counters: Sequence[Row], opened: Sequence[Row], ended: Sequence[Row]) -> None:
+        """As Statements.write."""
+        if counters:
+            tail = f" ON CONFLICT (budget, key) DO UPDATE SET {_UPDATE_COUNTER}"
+            raw.execute(_sqlite_insert("counters", COUNTERS, len(counters), tail), _flat(counters))
+        if opened:
+            raw.execute(_sqlite_insert("usage", OPENING, len(opened)), _flat(opened))
+        if ended:
+            raw.execute(_sqlite_end(len(ended)), _flat(ended))
 
     def refuse(self, raw: Any, rows: Sequence[Row]) -> None:
         """As Statements.refuse."""
@@ -181,17 +170,9 @@ class PostgresStatements:
         found: Iterable[Row] = raw.execute(_POSTGRES_COUNTERS, (_json(ids),)).fetchall()
         return found
 
-    def write_counters(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.write_counters."""
-        raw.execute(_POSTGRES_WRITE_COUNTERS, (_json(rows),))
-
-    def open_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.open_attempts."""
-        raw.execute(_POSTGRES_OPEN, (_json(rows),))
-
-    def end_attempts(self, raw: Any, rows: Sequence[Row]) -> None:
-        """As Statements.end_attempts."""
-        raw.execute(_POSTGRES_END, (_json(rows),))
+    def write(self, raw: Any, counters: Sequence[Row], opened: Sequence[Row], ended: Sequence[Row]) -> None:
+        """As Statements.write, in one statement: each one costs a way to the server and back."""
+        raw.execute(_POSTGRES_WRITE, (_json(opened), _json(ended), _json(counters)))
 
     def refuse(self, raw: Any, rows: Sequence[Row]) -> None:
         """As Statements.refuse."""
@@ -240,3 +221,4 @@ _POSTGRES_END = (
     )
     + " FROM jsonb_array_elements(%s::jsonb) AS item WHERE usage.id = item ->> 0"
 )
+_POSTGRES_WRITE = f"WITH opened AS ({_POSTGRES_OPEN}), ended AS ({_POSTGRES_END}) {_POSTGRES_WRITE_COUNTERS}"
