@@ -19,9 +19,7 @@ NEARLY = 0.9
 
 
 @workflow(title="Watch the budgets")
-async def budget_guard(
-    ctx: Context, propose: Literal["raise", "pause"] = "raise", margin: int = 10, patience_h: int = 6
-) -> dict[str, str]:
+async def budget_guard(ctx: Context, propose: Literal["raise", "pause"] = "raise", margin: int = 10, patience_h: int = 6) -> str:
     """Projects every budget's spending to the end of its window, and asks an admin before it runs out.
 
     Args:
@@ -49,9 +47,11 @@ async def budget_guard(
             await ctx.budgets.pause(until)
             done[tight.name] = f"every call is paused until {until:%Y-%m-%d %H:%M} UTC"
             break
-    if done:
-        await ctx.notify("\n".join(f"{name}: {what}" for name, what in done.items()))
-    return done
+    if not done:
+        return "every budget lasts"
+    said = "\n".join(f"{name}: {what}" for name, what in done.items())
+    await ctx.notify(said)
+    return said
 
 
 def heading_over(standings: list[Standing]) -> list[Standing]:

@@ -50,9 +50,7 @@ SYSTEM = (
 
 
 @workflow(title="Look into a repository", budget=Caps(tokens=60_000))
-async def clone_petroserver(
-    ctx: Context, repo: Repository = SAMPLE, ask_first: bool = True, submodules: bool = False
-) -> dict[str, Any]:
+async def clone_petroserver(ctx: Context, repo: Repository = SAMPLE, ask_first: bool = True, submodules: bool = False) -> str:
     """Clones a git repository and writes a report: what it is, its risks, how to run it.
 
     Args:
@@ -71,17 +69,13 @@ async def clone_petroserver(
     answers = await ctx.map(lambda child, title: answer(child, title, found), list(QUESTIONS), limit=3, name="questions")
     await ctx.write(REPORT, report(repo, found, dict(zip(QUESTIONS, answers, strict=True))), name="write the report")
 
-    kept = ""
-    place = ctx.folder.parents[1] / "reports" / f"{slug(repo)}-{ctx.run}.md"
-    if ask_first and await ctx.approve(f"Keep the report on {repo} as {place}?", expires=timedelta(days=7)):
-        kept = await ctx.step(keep, str(ctx.folder / REPORT), str(place), name="keep the report")
     said = f"The report on {repo} is ready: {found['files']:,} files, {size(found['bytes'])}."
-    await ctx.notify(f"{said} It is kept as {kept}." if kept else said, file=REPORT)
-    return {
-        "report": kept or str(ctx.folder / REPORT),
-        "files": found["files"],
-        "answered": sum(not one.error for one in answers),
-    }
+    place = f"reports/{slug(repo)}-{ctx.run}.md"
+    if ask_first and await ctx.approve(f"Keep the report on {repo} as {place}?", expires=timedelta(days=7)):
+        await ctx.step(keep, str(ctx.folder / REPORT), str(ctx.folder.parents[1] / place), name="keep the report")
+        said += f" It is kept as {place}."
+    await ctx.notify(said, file=REPORT)
+    return said
 
 
 async def answer(ctx: Context, title: str, found: dict[str, Any]) -> str:
@@ -208,14 +202,13 @@ def report(repo: str, found: dict[str, Any], answers: dict[str, Outcome[str]]) -
     return "\n".join(lines) + "\n"
 
 
-def keep(source: str, place: str) -> str:
+def keep(source: str, place: str) -> None:
     """Copies the report out of the run's folder, whole or not at all."""
     target = Path(place)
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_suffix(".part")
     shutil.copyfile(source, part)
     part.replace(target)
-    return place
 
 
 def shown(path: str) -> str:

@@ -76,8 +76,8 @@ async def test_a_repository_is_cloned_looked_at_and_reported_on(tmp_path: Path, 
         assert reports(here) == []
         await decide(here, run, True)
         ended = await here.succeeds(run)
-        assert ended.result["files"] == 13
-        assert ended.result["answered"] == 3
+        assert ended.result.startswith("The report on petroserver is ready: 13 files, ")
+        assert ended.result.endswith(f"It is kept as reports/petroserver-{run}.md.")
         assert reports(here) == [f"petroserver-{run}.md"]
         folder = folder_of(here, run)
         text = (folder / "REPORT.md").read_text()
@@ -91,7 +91,7 @@ async def test_a_repository_is_cloned_looked_at_and_reported_on(tmp_path: Path, 
         assert "not-a-real-key" not in prompts(up)
         (notice,) = await here.runs.notices("telegram")
         assert (notice.to, notice.file) == ("telegram:1001", "REPORT.md")
-        assert notice.text.startswith("The report on petroserver is ready: 13 files")
+        assert notice.text == ended.result
         assert {name for name, _ in (await here.steps(run)).items()} >= {"clone", "check out", "questions", "questions/0/ask"}
 
 
@@ -233,7 +233,7 @@ async def test_the_guard_asks_an_admin_and_raises_until_the_window_ends(tmp_path
         with pytest.raises(UnknownRun):
             await here.desk.decide(asked.id, True, PERSON)
         await here.desk.decide(asked.id, True, ADMIN)
-        assert (await here.succeeds(run)).result == {"day": "raised to 17,600 until 2026-05-06 00:00 UTC"}
+        assert (await here.succeeds(run)).result == "day: raised to 17,600 until 2026-05-06 00:00 UTC"
         (balance,) = [one for one in await here.app.books.balances() if one.name == "day"]
         assert balance.limit == 17_600
         (entry,) = await here.app.books.history("day")
@@ -247,13 +247,13 @@ async def test_the_guard_says_nothing_while_all_is_well_and_forgets_a_question_t
     async with house(tmp_path, up, budget("day", tokens=10_000, per="day"), clock=clock) as here:
         await here.app.books.adjust("day", 4_000, "a test", "test")
         run = await begin(here, "budget_guard")
-        assert (await here.succeeds(run)).result == {}
+        assert (await here.succeeds(run)).result == "every budget lasts"
         assert await here.runs.notices("telegram") == []
         await here.app.books.adjust("day", 4_000, "a test", "test")
         run = await begin(here, "budget_guard", propose="pause")
         await here.reaches(run, RunState.WAITING_APPROVAL)
         clock.advance(6 * 3600 + 1)
-        assert (await here.succeeds(run)).result == {"day": "left as it is"}
+        assert (await here.succeeds(run)).result == "day: left as it is"
 
 
 async def test_the_guard_can_pause_every_call(tmp_path: Path, up: Upstream) -> None:
