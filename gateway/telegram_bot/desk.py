@@ -34,6 +34,7 @@ T = TypeVar("T")
 
 PERSIST_TRIES = 240
 PERSIST_WAIT_S = 0.5
+NAMES_MAX = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +126,8 @@ class Desk:
     running: dict[Lane, Running] = field(default_factory=dict)
     works: dict[int, Work] = field(default_factory=dict)
     decisions: dict[int, asyncio.Event] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    """What people who tapped are called, by the names that records have for them."""
 
     def now_ms(self) -> int:
         """The current instant in milliseconds since 1970 UTC."""
@@ -145,6 +148,16 @@ class Desk:
         """Who reads of a run in a chat; money and details are for an admin's own chat."""
         admin = lane.chat_id > 0 and lane.chat_id in await self.admins()
         return Reader(run.starter.language, self.settings.zone, admin, lane.chat_id < 0)
+
+    def remember(self, actor: str, name: str) -> None:
+        """Remembers what somebody is called."""
+        if len(self.names) >= NAMES_MAX:
+            self.names.clear()
+        self.names[actor] = name
+
+    def called(self, actor: str) -> str:
+        """What somebody is called, as far as that is known since the start."""
+        return self.names.get(actor) or actor.removeprefix("telegram:")
 
     def when(self, reader: Reader, instant: datetime) -> str:
         """ "at 14:20", in the reader's language."""

@@ -35,7 +35,7 @@ from gateway.errors import (
 from gateway.runs import RunState
 from gateway.workflow.board import Board, insist
 from gateway.workflow.caps import is_cap
-from gateway.workflow.failures import StepFailed
+from gateway.workflow.failures import NEVER_FITS, OWN_CAP, StepFailed
 from gateway.workflow.parts import Parts
 from gateway.workflow.waits import Wait
 
@@ -87,7 +87,7 @@ def judge(error: ChainExhausted, now: datetime) -> Park | Never | Failed:
     if len(capped) == len(open_ones):
         block = capped[0]
         return Never(
-            f"the run's own cap {block.budget} is reached: {block.asked:,} {_unit(block)} asked, "
+            f"{OWN_CAP} {block.budget} is reached: {block.asked:,} {_unit(block)} asked, "
             f"{block.spent:,} of {block.limit:,} are spent"
         )
     held = all(isinstance(found, Exhausted) and found.held_only for found in open_ones)
@@ -105,7 +105,7 @@ def _why_never(error: GatewayError) -> str:
     if not isinstance(error, Exhausted):
         return str(error)
     block = next(block for block in error.blocks if block.too_large)
-    return f"it can never fit: {block.asked:,} {_unit(block)} asked, the whole limit of budget {block.budget} is {block.limit:,}"
+    return f"{NEVER_FITS}: {block.asked:,} {_unit(block)} asked, the whole limit of budget {block.budget} is {block.limit:,}"
 
 
 def _cap_reached(error: GatewayError) -> Block | None:

@@ -6,6 +6,10 @@ from dataclasses import dataclass, field
 
 from gateway.errors import GatewayError
 
+NEVER_FITS = "it can never fit"
+OWN_CAP = "the run's own cap"
+"""How a step's failure speaks of a limit; a surface that names no budgets to its reader looks for this."""
+
 
 @dataclass
 class StepFailed(GatewayError):

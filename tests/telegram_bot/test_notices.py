@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from sqlalchemy import select
 
 from gateway.runs import NoticeState, Run, Starter
 from gateway.store.run_tables import outbox
+from gateway.telegram_bot.runs.watch import Watch
 from tests.doubles.botapi import Fault
 from tests.telegram_bot.rig import GROUP, PERSON, Rig, rig
 from tests.telegram_bot.workflows import FILES, started
@@ -107,6 +109,22 @@ async def test_a_stop_while_the_chat_has_no_room_leaves_the_notice_to_the_next_s
         await run.api.answered("kept", GROUP)
         await told(run, NoticeState.SENT)
         assert len(run.api.bubbles(GROUP)) == 1
+
+
+async def test_of_two_processes_one_says_it(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, files=FILES) as run:
+        made = await begun(run)
+        others = [asyncio.create_task(Watch(run.bot._desk).run()) for _ in range(2)]
+        chats = range(500, 512)
+        for chat in chats:
+            await run.bot._desk.flows.start("tidy", {}, Starter("schedule", "s", chat=str(chat)), key=str(chat))
+            await run.runs.notify(made.id, str(chat), f"telegram:{chat}", "told")
+        await told(run, *[NoticeState.SENT] * len(chats))
+        await run.eventually(lambda: run.runs.untold(123456), lambda found: not found)
+        for other in others:
+            other.cancel()
+        await asyncio.gather(*others, return_exceptions=True)
+        assert all(len(run.api.bubbles(chat)) == 2 for chat in chats)
 
 
 async def test_another_bots_notices_are_left_to_it(tmp_path: Path, sqlite_url: str) -> None:

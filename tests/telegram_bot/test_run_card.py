@@ -12,6 +12,7 @@ from gateway.notice import Reader
 from gateway.runs import Run, RunState, Starter, Step, StepState
 from gateway.telegram_bot.markup import plain_parts
 from gateway.telegram_bot.runs.card import STEPS_MAX, card, heading
+from gateway.workflow.failures import NEVER_FITS, OWN_CAP
 
 NOW = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 READER = Reader("en", ZoneInfo("UTC"))
@@ -59,11 +60,28 @@ def test_cost_and_what_a_step_says_of_itself_are_for_admins() -> None:
     assert "✅ summary · moonshot, 3 s" in card(run, done, ADMIN, NOW)
 
 
-def test_why_a_run_failed_is_said_and_its_details_only_to_admins() -> None:
-    run = replace(RUN, state=RunState.FAILED, error="it never fits\nbudget team-hour: asked 900 of 100")
-    failed = [replace(step, detail="exit 1") for step in steps("build failed")]
-    assert card(run, failed, READER, NOW).splitlines() == ["❌ digest · failed", "❌ build · exit 1", "", "it never fits"]
-    assert "team-hour" in card(run, failed, ADMIN, NOW)
+def test_why_a_run_failed_is_said() -> None:
+    run = replace(RUN, state=RunState.FAILED, error="build: exit 1")
+    failed = [replace(step, kind="shell", detail="exit 1") for step in steps("build failed")]
+    assert card(run, failed, READER, NOW).splitlines() == ["❌ digest · failed", "❌ build · exit 1", "", "build: exit 1"]
+
+
+@pytest.mark.parametrize(
+    ("reason", "said"),
+    [
+        (f"{NEVER_FITS}: 900 tokens asked, the whole limit of budget team-hour is 100", "asks for more than its allowance"),
+        (f"{OWN_CAP} team-hour is reached: 900 tokens asked", "asks for more than its allowance"),
+        ("no provider answered after 6 rounds: team-hour", "got no answer from a model"),
+    ],
+)
+def test_budgets_providers_and_amounts_are_named_to_admins_only(reason: str, said: str) -> None:
+    run = replace(RUN, state=RunState.FAILED, error=f"why: {reason}")
+    failed = [replace(step, detail=reason) for step in steps("why failed")]
+    told = card(run, failed, READER, NOW)
+    assert said in told
+    assert "team-hour" not in told
+    assert "900" not in told
+    assert reason in card(run, failed, ADMIN, NOW)
 
 
 def test_a_maps_items_are_counted_in_its_line() -> None:

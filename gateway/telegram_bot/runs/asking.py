@@ -58,7 +58,7 @@ class Asking:
         except UnknownRun:
             return
         reader = await desk.reader_of(run, post.lane)
-        part = approval_part(approval, run, reader, desk.clock.now(), approval.by.removeprefix("telegram:"))
+        part = approval_part(approval, run, reader, desk.clock.now(), desk.called(approval.by))
         if post.state is PostState.SENT and post.message_id is not None:
             await self._sign(post, post.message_id, approval, part)
         elif approval.decision is not Decision.OPEN:

@@ -14,6 +14,7 @@ from gateway.budget import Unit
 from gateway.notice import Reader, text, until
 from gateway.runs import Run, RunState, Step, StepState
 from gateway.telegram_bot.runs.words import one_line, some_lines
+from gateway.workflow.failures import NEVER_FITS, OWN_CAP
 
 STEPS_MAX = 14
 """Steps that are listed; earlier ones that ended are counted."""
@@ -21,6 +22,10 @@ NAME_MAX = 40
 DETAIL_MAX = 60
 ERROR_MAX = 600
 RESULT_MAX = 600
+
+MODEL = "ask"
+"""The kind of the steps that ask models."""
+TOO_LARGE = (NEVER_FITS, OWN_CAP)
 
 STATE_SIGNS = {
     RunState.QUEUED: "🕓",
@@ -47,7 +52,7 @@ def card(run: Run, steps: Sequence[Step], reader: Reader, now: datetime) -> str:
     """The whole message."""
     parts = [heading(run, reader, now), *_steps(steps, reader, now)]
     if run.state is RunState.FAILED and run.error:
-        parts += ["", reason(run, reader)]
+        parts += ["", _reason(run, steps, reader)]
     if run.state is RunState.SUCCEEDED and isinstance(run.result, str) and run.result.strip():
         parts += ["", some_lines(run.result, RESULT_MAX)]
     if reader.admin and run.tokens:
@@ -70,9 +75,13 @@ def standing(run: Run, reader: Reader, now: datetime) -> str:
     return text(reader.language, f"run_{run.state}")
 
 
-def reason(run: Run, reader: Reader) -> str:
-    """Why a run failed. What follows the first line are details with names and amounts: for admins."""
-    return some_lines(run.error, ERROR_MAX) if reader.admin else one_line(run.error.split("\n", 1)[0], ERROR_MAX)
+def _reason(run: Run, steps: Sequence[Step], reader: Reader) -> str:
+    """Why a run failed. What a model's step says of that names budgets, providers and amounts: it is for admins."""
+    name = run.error.partition(": ")[0]
+    if not reader.admin and any(step.name == name and step.kind == MODEL for step in steps):
+        key = "run_too_large" if any(mark in run.error for mark in TOO_LARGE) else "run_no_answer"
+        return text(reader.language, key, step=one_line(name, NAME_MAX))
+    return some_lines(run.error, ERROR_MAX)
 
 
 @dataclass(slots=True)
@@ -122,6 +131,6 @@ def _line(line: _Line, reader: Reader, now: datetime) -> str:
         said += " · " + text(language, "run_attempt", n=step.attempts)
     if step.state is StepState.WAITING and step.waiting_until is not None:
         said += " · " + until(step.waiting_until, reader, now)
-    if step.detail and (reader.admin or step.state is StepState.FAILED):
+    if step.detail and (reader.admin or (step.state is StepState.FAILED and step.kind != MODEL)):
         said += " · " + one_line(step.detail, DETAIL_MAX)
     return said

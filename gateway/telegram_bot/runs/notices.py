@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import PurePath
 
 import structlog
 
@@ -63,7 +63,7 @@ class Notices:
         delivery = self._desk.delivery
         said, name, content = notice.text, "", None
         if notice.file is not None:
-            name = one_line(PurePosixPath(notice.file).name, FILE_NAME_MAX) or "file"
+            name = one_line(PurePath(notice.file).name, FILE_NAME_MAX) or "file"
             content = await self._content(notice, run)
             if content is None:
                 said = f"{said}\n\n" + text(run.starter.language, "notice_no_file", file=name)
@@ -79,8 +79,11 @@ class Notices:
     async def _content(self, notice: Notice, run: Run) -> bytes | None:
         """The bytes of the file; None when it is gone or too large, which is said in its place."""
         assert notice.file is not None
+        folder, path = self._desk.folder(run.id), PurePath(notice.file)
         try:
-            return await self._desk.folder(run.id).read(notice.file, FILE_BYTES_MAX) or None
+            # An author may write `ctx.folder / "REPORT.md"` for what the folder itself calls REPORT.md.
+            inside = path.relative_to(folder.root) if path.is_relative_to(folder.root) else path
+            return await folder.read(str(inside), FILE_BYTES_MAX) or None
         except EffectError as error:
             log.warning("run_file_not_sent", run=run.id, reason=str(error))
             return None

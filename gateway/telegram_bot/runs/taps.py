@@ -9,7 +9,6 @@ from telegram import CallbackQuery
 
 from gateway.errors import NotAllowed, UnknownRun, UnknownWorkflow, WrongState
 from gateway.runs import Approval, Decision, Run
-from gateway.store.telegram_runs import PostState
 from gateway.telegram_bot.delivery import Keyboard, Place
 from gateway.telegram_bot.desk import Desk, Work
 from gateway.telegram_bot.runs.card import NAME_MAX
@@ -22,7 +21,6 @@ from gateway.telegram_bot.runs.views import (
     REJECT,
     RETRY,
     SHOW,
-    approval_part,
     details,
     listing,
 )
@@ -91,6 +89,7 @@ async def _reject(desk: Desk, work: Work, query: CallbackQuery, subject: str) ->
 
 async def _decide(desk: Desk, work: Work, query: CallbackQuery, subject: str, *, approve: bool) -> None:
     before, actor = await desk.runs.approval(subject), starter_of(desk, work)
+    desk.remember(actor.name, name_of(work))
     try:
         decided = await desk.flows.decide(subject, approve, actor)
     except (NotAllowed, UnknownRun):
@@ -100,25 +99,12 @@ async def _decide(desk: Desk, work: Work, query: CallbackQuery, subject: str, *,
     desk.poke.set()
     ours = before.decision is Decision.OPEN and decided.by == actor.name
     await desk.delivery.answer_tap(query.id, _said(work, decided, ours), alert=not ours)
-    if ours:
-        await _sign(desk, work, decided)
 
 
 def _said(work: Work, decided: Approval, ours: bool) -> str:
     if decided.decision is Decision.EXPIRED:
         return work.say("approval_expired")
     return work.say(f"approval_{decided.decision}_{'now' if ours else 'before'}")
-
-
-async def _sign(desk: Desk, work: Work, decided: Approval) -> None:
-    """Writes under every message that asked who decided what, with the name that only the tap knows."""
-    run = await desk.runs.get(decided.run)
-    for post in await desk.posts.of(f"ask:{decided.id}"):
-        if post.message_id is not None and post.state is PostState.SENT:
-            reader = await desk.reader_of(run, post.lane)
-            part = approval_part(decided, run, reader, desk.clock.now(), name_of(work))
-            if await desk.delivery.revise(Place(post.lane), post.message_id, part):
-                await desk.posts.end(post, PostState.SENT, post.message_id, str(decided.decision))
 
 
 def _require_own(desk: Desk, work: Work, run: Run) -> None:
