@@ -114,10 +114,10 @@ async def test_case_53_a_key_is_one_run_for_its_owner_and_nobody_elses(rig: Rig)
     assert (await rig.desk.start("hello", {"name": "x", "times": "1"}, KEY, key="k")).id == first.id, "the same when checked"
     with pytest.raises(RequestConflict):
         await rig.desk.start("hello", {"name": "y"}, KEY, key="k")
-    others = [Starter("http", "a:b", key="a:b"), Starter("http", "a", key="a"), CLI, ADA]
-    keys = ["c", "b:c", "k", "http:ops:k"]
+    others = [Starter("http", "a:b", key="a:b"), Starter("http", "a", key="a"), OTHER_KEY, CLI, ADA]
+    keys = ["c", "b:c", "k", "k", "http:ops:k"]
     made = [await rig.desk.start("hello", {"name": "x"}, who, key=key) for who, key in zip(others, keys, strict=True)]
-    assert len({run.id for run in [first, *made]}) == 5
+    assert len({run.id for run in [first, *made]}) == 6
     for key in ("", "x" * 256, "a\nb"):
         with pytest.raises(InvalidRequest):
             await rig.desk.start("hello", {"name": "x"}, KEY, key=key)
