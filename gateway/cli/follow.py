@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 import typer
 
 from gateway.cli.outcome import DONE, EXHAUSTED, FAILED, complain
-from gateway.cli.render import document, moment, on_terminal
+from gateway.cli.render import document, moment, on_terminal, tame
 from gateway.cli.run_words import MARKS, event_line, lacks_cap, question_lines, spent_text, state_text, step_text, took
 from gateway.cli.runs import end_lines
 from gateway.cli.session import opened, working
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 LOOK_S = 0.25
 SHORT_S = 15.0
 """A wait for a budget that is shorter is waited for, as a person's question is."""
+ROWS_BESIDE = 7
+"""Rows of the picture that are no steps: the head, the log's last lines, and what a long line takes."""
 STANDS_S = 3.0
 """So long a wait for a budget must have stood: just after a raise, the row is still as it was."""
 
@@ -174,6 +176,9 @@ class Drawn:
 
     def __init__(self, app: App) -> None:
         self._app = app
+        from rich.console import Console
+
+        self._console = Console()
         self._live: Live | None = None
         self._logged: list[str] = []
 
@@ -181,10 +186,10 @@ class Drawn:
         """Draws the run anew."""
         from rich.live import Live
 
-        self._logged += [str(event.data.get("text", "")) for event in events if event.kind == "log"]
+        self._logged += [tame(str(event.data.get("text", ""))) for event in events if event.kind == "log"]
         picture = self._picture(detail)
         if self._live is None:
-            self._live = Live(picture, refresh_per_second=8)
+            self._live = Live(picture, console=self._console, refresh_per_second=8)
             self._live.start()
         self._live.update(picture)
 
@@ -202,7 +207,12 @@ class Drawn:
 
         run, now, zone = detail.run, self._app.clock.now(), self._app.settings.zone
         grid = Table.grid(padding=(0, 1))
-        for step in detail.steps:
+        # A picture that is higher than the terminal would lose its end, where the news is.
+        room = max(3, self._console.size.height - ROWS_BESIDE - 3 * len(detail.approvals))
+        hidden = max(0, len(detail.steps) - room)
+        if hidden:
+            grid.add_row(Text(MARKS[StepState.SUCCEEDED], "dim"), Text(f"{hidden} steps before", "dim"))
+        for step in detail.steps[hidden:]:
             running = step.state is StepState.RUNNING
             mark: RenderableType = Spinner("dots", style="cyan") if running else Text(MARKS[step.state], _COLOURS[step.state])
             grid.add_row(

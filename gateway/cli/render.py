@@ -6,6 +6,7 @@ On a terminal tables are drawn by Rich; piped they are plain aligned text that `
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
@@ -123,6 +124,14 @@ def show(headers: Sequence[str], rows: Sequence[Sequence[str]], right: Collectio
     for row in rows:
         table.add_row(*[Text(cell) for cell in row])
     Console().print(table)
+
+
+def tame(text: str) -> str:
+    """The text without what a terminal would obey: repositories, web pages and models may have put it there."""
+    return _CONTROLS.sub("\ufffd", text)
+
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def document(value: object) -> None:

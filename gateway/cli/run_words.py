@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 from gateway.amounts import parse_amount
 from gateway.budget import Unit
 from gateway.cli.outcome import USAGE, CommandError
-from gateway.cli.render import amount, moment, span
+from gateway.cli.render import amount, moment, span, tame
 from gateway.runs import Approval, Caps, Run, RunEvent, RunState, Step, StepState
 from gateway.workflow.caps import PREFIX
 
@@ -92,7 +92,7 @@ def step_text(step: Step, zone: ZoneInfo, now: datetime) -> str:
         f"until {moment(step.waiting_until, zone, now)}" if waits and step.waiting_until is not None else "",
         f"attempt {step.attempts}" if step.attempts > 1 else "",
     ]
-    return ", ".join(part for part in parts if part) or ("waits" if waits else "")
+    return tame(", ".join(part for part in parts if part)) or ("waits" if waits else "")
 
 
 def event_line(event: RunEvent, run: Run, zone: ZoneInfo, now: datetime) -> str:
@@ -101,14 +101,14 @@ def event_line(event: RunEvent, run: Run, zone: ZoneInfo, now: datetime) -> str:
     until = data.get("waiting_until")
     instant = None if until is None else datetime.fromisoformat(until)
     if event.kind == "log":
-        return f"  log: {data.get('text', '')}"
+        return tame(f"  log: {data.get('text', '')}")
     if event.kind == "state":
         waits_for, wanted = data.get("waiting_for", ""), data.get("wanted", "")
         then = replace(run, state=RunState(data["state"]), waiting_until=instant, waiting_for=waits_for, wanted=wanted)
         return state_text(then, zone, now)
     if event.kind != "step":
         return ""
-    state, detail = StepState(data["state"]), data.get("detail", "")
+    state, detail = StepState(data["state"]), tame(data.get("detail", ""))
     if state is StepState.WAITING:
         for_what = f" for {detail}" if detail else ""
         detail = f"until {moment(instant, zone, now)}" if instant is not None else ""
@@ -131,7 +131,7 @@ def question_lines(approval: Approval, command: str, zone: ZoneInfo, now: dateti
     """A question with how to answer it."""
     until = "" if approval.expires is None else f" (until {moment(approval.expires, zone, now)}, then: {approval.otherwise})"
     return [
-        f"{approval.step} asks {', '.join(approval.who)}: {approval.question}{until}",
+        tame(f"{approval.step} asks {', '.join(approval.who)}: {approval.question}{until}"),
         f"  yes: {command} runs approve {approval.id}",
         f"  no:  {command} runs reject {approval.id}",
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gateway.cli.outcome import DONE, USAGE, CommandError, complain
-from gateway.cli.render import amount, document, show, span
+from gateway.cli.render import amount, document, show, span, tame
 from gateway.cli.run_words import MARKS, lacks_cap, parse_caps, question_lines, spent_text, state_text, step_text, took
 from gateway.cli.session import load_settings, opened
 from gateway.cli.words import own_name, starter
@@ -93,7 +93,7 @@ def _print_run(app: App, detail: Detail, lines: Sequence[str]) -> None:
     again = f", retry {run.generation}" if run.generation else ""
     typer.echo(f"started by {run.starter.name} {span((now - run.created).total_seconds())} ago{started}{ended}{again}")
     for name, value in run.params.items():
-        typer.echo(f"  {name} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}")
+        typer.echo(tame(f"  {name} = {value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)}"))
     if detail.steps:
         typer.echo()
         rows = [
@@ -111,7 +111,7 @@ def _print_run(app: App, detail: Detail, lines: Sequence[str]) -> None:
         ]
         show(["", "step", "state", "attempts", "tokens", "cost", "took", "what"], rows, right={3, 4, 5})
     for line in lines:
-        typer.echo(f"log: {line}")
+        typer.echo(tame(f"log: {line}"))
     for approval in detail.approvals:
         typer.echo("")
         for line in question_lines(approval, own_name(), zone, now):
@@ -124,10 +124,10 @@ def end_lines(run: Run) -> list[str]:
     """What an ended run leaves: its result, or its error and how to go on."""
     if run.state is RunState.FAILED:
         larger = " --set-budget UNIT=AMOUNT (a larger cap)" if lacks_cap(run) else ""
-        return [f"error: {run.error}", f"go on from the failed step: {own_name()} runs retry {run.id}{larger}"]
+        return [tame(f"error: {run.error}"), f"go on from the failed step: {own_name()} runs retry {run.id}{larger}"]
     if run.result is None:
         return []
-    return [run.result if isinstance(run.result, str) else json.dumps(run.result, ensure_ascii=False, indent=2)]
+    return [tame(run.result if isinstance(run.result, str) else json.dumps(run.result, ensure_ascii=False, indent=2))]
 
 
 async def cancel(config: Path | None, id: str, *, as_json: bool) -> int:
