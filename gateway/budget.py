@@ -312,6 +312,15 @@ PAUSE = "*"
 """The budget name under which a pause of every call is kept."""
 
 
+CAP = "run:"
+"""How the names of runs' caps begin: `run:<workflow>:<unit>`, with a counter for each run."""
+
+
+def is_cap(budget: str) -> bool:
+    """True for the name of a cap on single runs."""
+    return budget.startswith(CAP)
+
+
 def counter_name(budget: str, key: str) -> str:
     """The name under which the changes of one counter's limit are kept: counters of runs can be raised one by one."""
     return f"{budget}#{key}"

@@ -10,11 +10,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.amounts import parse_amount
-from gateway.budget import Unit
+from gateway.budget import CAP, Unit
 from gateway.cli.outcome import USAGE, CommandError
 from gateway.cli.render import amount, moment, span, tame
 from gateway.runs import Approval, Caps, Run, RunEvent, RunState, Step, StepState
-from gateway.workflow.caps import PREFIX
 
 MARKS = {
     StepState.RUNNING: "…",
@@ -81,7 +80,7 @@ def state_text(run: Run, zone: ZoneInfo, now: datetime) -> str:
 
 def lacks_cap(run: Run) -> bool:
     """True for a run that failed because a cap of its own is reached: a larger one lets it go on."""
-    return run.state is RunState.FAILED and f" {PREFIX}{run.workflow}:" in run.error
+    return run.state is RunState.FAILED and f" {CAP}{run.workflow}:" in run.error
 
 
 def step_text(step: Step, zone: ZoneInfo, now: datetime) -> str:

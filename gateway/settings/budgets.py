@@ -7,7 +7,7 @@ from datetime import time
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
-from gateway.budget import PAUSE, SCOPE_KINDS, Budget, Budgets, Calendar, Lifetime, Rolling, Unit, Window
+from gateway.budget import CAP, PAUSE, SCOPE_KINDS, Budget, Budgets, Calendar, Lifetime, Rolling, Unit, Window, is_cap
 from gateway.settings.providers import Names
 from gateway.settings.table import LARGEST, Table, as_decimal, did_you_mean
 
@@ -37,6 +37,8 @@ def _budget(table: Table, names: Names, zone: ZoneInfo) -> Budget:
     name = table.text("name", required=True)
     if name == PAUSE:
         table.wrong("name", f'must not be "{PAUSE}"')
+    if is_cap(name):
+        table.wrong("name", f'must not begin with "{CAP}": the caps of workflows are named so')
     scope = _scope(table, names)
     unit, limit = _limit(table)
     budget = Budget(

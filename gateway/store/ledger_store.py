@@ -192,6 +192,10 @@ class LedgerStore:
         now = to_ms(self.clock.now())
         await self.database.write(partial(maintenance.drop_old, budgets=self.budgets, now_ms=now))
 
+    async def forget_runs(self, ids: Sequence[str]) -> None:
+        """Drops what was counted for single runs that are about to be forgotten."""
+        await self.database.write(partial(maintenance.forget_runs, budgets=self.budgets, ids=ids))
+
     async def refresh(self) -> None:
         """Reads the raises that other processes made; wakes those who wait for room if there are other ones now."""
         now = to_ms(self.clock.now())

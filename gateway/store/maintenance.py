@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import orjson
 from sqlalchemy import Connection, delete, select
 
 from gateway import ledger
-from gateway.budget import Amounts, Budgets, Lifetime, Window
+from gateway.budget import Amounts, Budgets, Lifetime, Window, counter_name, is_cap
 from gateway.ledger import Counter, State
 from gateway.store.batch import Ending
 from gateway.store.claims import LEASE_MS, living
 from gateway.store.rebuild import drop, rebuild
-from gateway.store.tables import counters, definitions, owners, refusals, requests, usage
+from gateway.store.tables import counters, definitions, owners, raises, refusals, requests, usage
 
 SWEEP_MAX = 500
 """Holds ended in one go: a sweep must not keep the gate waiting."""
@@ -65,6 +67,15 @@ def drop_old(connection: Connection, budgets: Budgets, now_ms: int) -> None:
     holders = select(usage.c.owner).where(usage.c.state == State.PENDING.value)
     connection.execute(delete(owners).where(owners.c.seen < now_ms - 10 * LEASE_MS, owners.c.id.not_in(holders)))
     _drop_empty(connection, budgets, now_ms)
+
+
+def forget_runs(connection: Connection, budgets: Budgets, ids: Sequence[str]) -> None:
+    """Drops what was counted for single runs, and the changes of those counters' limits."""
+    for budget in (budget for budget in budgets.all if is_cap(budget.name)):
+        keys = [key for run in ids if (key := budget.key({**budget.scope, "run": run})) is not None]
+        connection.execute(delete(counters).where(counters.c.budget == budget.name, counters.c.key.in_(keys)))
+        names = [counter_name(budget.name, key) for key in keys]
+        connection.execute(delete(raises).where(raises.c.budget.in_(names)))
 
 
 def _drop_empty(connection: Connection, budgets: Budgets, now_ms: int) -> None:

@@ -9,9 +9,10 @@ import orjson
 from sqlalchemy import ColumnElement, Connection, case, delete, func, insert, literal, select, text, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from gateway.budget import Amounts, Budget, Rolling, Unit
+from gateway.budget import Amounts, Budget, Rolling, Unit, is_cap
 from gateway.ledger import Counter, Line, State
 from gateway.store.rows import dump_lines, load_lines
+from gateway.store.run_tables import runs
 from gateway.store.tables import adjustments, counters, definitions, usage
 
 CHUNK = 500
@@ -101,9 +102,13 @@ def recount(connection: Connection, budget: Budget, at_ms: int) -> dict[str, Cou
 
 
 def _matches(budget: Budget) -> list[ColumnElement[bool]]:
-    return [
+    found = [
         SCOPE_COLUMNS[kind].is_not(None) if value == "*" else SCOPE_COLUMNS[kind] == value for kind, value in budget.scope.items()
     ]
+    if is_cap(budget.name):
+        # The counter of a run goes with the run; what it spent stays in the usage rows.
+        found.append(SCOPE_COLUMNS["run"].in_(select(runs.c.id)))
+    return found
 
 
 def _buckets(budget: Budget, current: int, oldest: int) -> list[tuple[ColumnElement[int], ColumnElement[bool]]]:

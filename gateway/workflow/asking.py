@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from gateway.budget import is_cap
 from gateway.chat import Message, Origin, Request
 from gateway.dispatcher import Reply
 from gateway.errors import (
@@ -34,7 +35,6 @@ from gateway.errors import (
 )
 from gateway.runs import RunState
 from gateway.workflow.board import Board, insist
-from gateway.workflow.caps import is_cap
 from gateway.workflow.failures import NEVER_FITS, OWN_CAP, StepFailed
 from gateway.workflow.parts import Parts
 from gateway.workflow.waits import Wait

@@ -8,17 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from gateway.budget import Budget, Budgets, Lifetime, Unit, counter_name
+from gateway.budget import CAP, Budget, Budgets, Lifetime, Unit, counter_name
 from gateway.runs import Caps
 from gateway.workflow.definition import Definition
 
-PREFIX = "run:"
 _NAMES = {"tokens": Unit.TOKENS, "usd": Unit.MICRO_USD, "requests": Unit.REQUESTS}
-
-
-def is_cap(budget: str) -> bool:
-    """True for the name of a run's cap: no configured budget may have such a one."""
-    return budget.startswith(PREFIX)
 
 
 def with_caps(budgets: Budgets, definitions: Iterable[Definition]) -> Budgets:
@@ -31,7 +25,7 @@ def with_caps(budgets: Budgets, definitions: Iterable[Definition]) -> Budgets:
 def own_limits(workflow: str, run: str, caps: Caps) -> Mapping[str, int]:
     """The counters whose limit a run's own caps are, by name, each with that limit in its budget's unit."""
     key = f"run={quote(run, safe='')}"
-    return {counter_name(f"{PREFIX}{workflow}:{name}", key): limit for name, limit in _limits(caps).items()}
+    return {counter_name(f"{CAP}{workflow}:{name}", key): limit for name, limit in _limits(caps).items()}
 
 
 def without(caps: Caps, declared: Caps | None) -> tuple[str, ...]:
@@ -43,7 +37,7 @@ def without(caps: Caps, declared: Caps | None) -> tuple[str, ...]:
 def _budgets(workflow: str, caps: Caps) -> list[Budget]:
     scope = {"workflow": workflow, "run": "*"}
     return [
-        Budget(f"{PREFIX}{workflow}:{name}", _NAMES[name], limit, Lifetime(), scope, label=f"one run of {workflow}")
+        Budget(f"{CAP}{workflow}:{name}", _NAMES[name], limit, Lifetime(), scope, label=f"one run of {workflow}")
         for name, limit in _limits(caps).items()
     ]
 

@@ -56,8 +56,8 @@ class Waits:
             self._all.discard(wait)
 
     def of_budget(self) -> list[Wait]:
-        """Those that wait for a budget, the oldest run first."""
-        return sorted((wait for wait in self._all if wait.state is RunState.WAITING_BUDGET), key=lambda wait: wait.age)
+        """Those that wait for a budget, in no order."""
+        return [wait for wait in self._all if wait.state is RunState.WAITING_BUDGET]
 
     def others_due(self, now: datetime) -> list[Wait]:
         """Those that wait for something else and whose time has come."""

@@ -81,10 +81,10 @@ class Waking:
     def _due(self, now: datetime, *, everyone: bool, freed: bool) -> list[Wait]:
         waits = self._waits.of_budget()
         if everyone:
-            return waits
+            return sorted(waits, key=_age)
         due = [wait for wait in waits if wait.stale or (wait.until is not None and wait.until <= now)]
-        held = [wait for wait in waits if freed and wait.held and wait not in due][:HELD_AT_ONCE]
-        return sorted([*due, *held], key=lambda wait: wait.age)
+        held = sorted((wait for wait in waits if freed and wait.held and wait not in due), key=_age)
+        return sorted([*due, *held[:HELD_AT_ONCE]], key=_age)
 
     async def _wake(self, due: list[Wait], *, raised: bool) -> None:
         if raised:
@@ -118,6 +118,10 @@ class Waking:
 
     async def _people_due(self) -> int:
         return await self._people.due(to_ms(self._clock.now()))
+
+
+def _age(wait: Wait) -> tuple[datetime, str, str]:
+    return wait.age
 
 
 def _told(task: asyncio.Task[None]) -> None:

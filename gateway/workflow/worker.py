@@ -210,10 +210,8 @@ class Worker:
         signals = await self._runs.signals(max(0, self._newest_signal - SIGNALS_AGAIN))
         if signals:
             self._newest_signal = max(self._newest_signal, signals[-1].id)
-        for run, board in list(self._bodies.boards.items()):
-            mine = [signal for signal in signals if signal.run == run]
-            if mine:
-                board.deliver(mine)
+        for run in {signal.run for signal in signals} & self._bodies.boards.keys():
+            self._bodies.boards[run].deliver([signal for signal in signals if signal.run == run])
 
     def _limits_in_force(self) -> tuple[int, ...]:
         now_ms = to_ms(self._parts.clock.now())
@@ -257,6 +255,7 @@ class Worker:
             await self._engine.prune(ids)
             for run in ids:
                 await asyncio.to_thread(shutil.rmtree, self._parts.folder / run, ignore_errors=True)
+            await self._store.forget_runs(ids)
             await self._runs.forget(ids)
             log.info("runs_pruned", count=len(ids))
 
