@@ -107,3 +107,15 @@ async def house(folder: Path, upstream: Upstream, *sections: str, **rest: Any) -
 def lines(path: Path) -> Collection[str]:
     """The lines of a file; none where there is no file."""
     return path.read_text().splitlines() if path.exists() else []
+
+
+def alive(marker: str) -> list[str]:
+    """The processes that were started under a label."""
+    found = []
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"SLUICEGATE_STEP={marker}".encode() in environment.read_bytes():
+                found.append(environment.parent.name)
+        except OSError:
+            continue
+    return found

@@ -8,19 +8,7 @@ import pytest
 from gateway.errors import WrongState
 from gateway.runs import RunState, StepState
 from tests.doubles.upstream import Script, Upstream
-from tests.workflow.house import OPERATOR, House, house
-
-
-def alive(marker: str) -> list[str]:
-    """The processes that were started under a label."""
-    found = []
-    for environment in Path("/proc").glob("[0-9]*/environ"):
-        try:
-            if f"SLUICEGATE_STEP={marker}".encode() in environment.read_bytes():
-                found.append(environment.parent.name)
-        except OSError:
-            continue
-    return found
+from tests.workflow.house import OPERATOR, House, alive, house
 
 
 async def under_way(here: House, up: Upstream, kind: str, run: str) -> None:

@@ -3,9 +3,12 @@
 import asyncio
 from pathlib import Path
 
-from gateway.runs import Caps, StepState
+from sqlalchemy import text
+
+from gateway.runs import Caps, RunState, StepState
+from tests.conftest import empty_postgres
 from tests.doubles.upstream import Script, Upstream
-from tests.workflow.house import house
+from tests.workflow.house import OPERATOR, alive, house
 
 
 async def test_a_run_asks_twice_and_its_answer_is_kept(tmp_path: Path, up: Upstream) -> None:
@@ -41,3 +44,22 @@ async def test_what_ended_long_ago_is_forgotten_with_its_folder_its_checkpoints_
         assert await here.app.books.check() == []
         await here.restart()
         assert [balance.spent for balance in await here.app.store.balances() if balance.name == "run:capped:requests"] == [1]
+
+
+async def test_a_worker_that_lost_its_lock_stops_everything_and_goes_on_once_it_has_it_again(
+    tmp_path: Path, up: Upstream, postgres_folder: Path
+) -> None:
+    with empty_postgres(postgres_folder) as url:
+        async with house(tmp_path, up, url=url.replace("postgresql+psycopg", "postgresql")) as here:
+            run = await here.begin("every", kind="shell")
+            await here.until(lambda: len(alive(f"{run}/long")) >= 2)
+            before = set(alive(f"{run}/long"))
+            ours = "datname = current_database() AND pid IN (SELECT pid FROM pg_locks WHERE locktype = 'advisory')"
+            end = text(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
+            await here.app.database.write(lambda connection: connection.execute(end).all())
+            await here.until(lambda: not before & set(alive(f"{run}/long")), timeout_s=60)
+            await here.until(lambda: len(alive(f"{run}/long")) >= 2, timeout_s=60)
+            assert await here.steps(run) == {"long": (StepState.RUNNING, 2)}
+            assert len(await here.runs.owners()) == 1
+            await here.desk.cancel(run, OPERATOR)
+            await here.reaches(run, RunState.CANCELLED)
