@@ -276,7 +276,10 @@ class _Steps:
             await engine.retry_branches(self._name, self.here, names, generation)
         for branch, work in zip(names, works, strict=True):
             engine.hand_over(branch, work, gate)
-        waits = [await engine.begin_branch(branch) for branch in names]
+        try:
+            waits = [await engine.begin_branch(branch) for branch in names]
+        except dbos_errors.DBOSUnexpectedStepError as error:
+            raise Diverged(str(error)) from None
         self.here += 2 * len(names)
         return [End(**await wait()) for wait in waits]
 

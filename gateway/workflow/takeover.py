@@ -40,11 +40,12 @@ class Takeover:
             return
         log.info("runs_taken_over", worker=name, count=len(mine))
         known = await self._engine.known(mine.keys())
-        await self._runs.own(list(mine), self._worker)
         await self._engine.adopt(name, [run for run in mine if run not in known or known[run].active])
         for run in mine.values():
             if run.id in known and not known[run.id].active:
                 await self._reconcile(run, known[run.id])
+        # Last: until then the next sweep, here or elsewhere, finds what was left undone.
+        await self._runs.own(list(mine), self._worker)
 
     async def _reconcile(self, run: Run, known: Known) -> None:
         """The engine has an end that the row has not: written now, or that of an earlier generation, which is retried."""

@@ -25,6 +25,7 @@ from gateway.workflow.board import insist
 from gateway.workflow.body import Bodies
 from gateway.workflow.caps import own_limits, without
 from gateway.workflow.engine import End, Engine
+from gateway.workflow.failures import sentence
 from gateway.workflow.filing import Filing
 from gateway.workflow.parts import Parts
 from gateway.workflow.takeover import Takeover
@@ -174,14 +175,22 @@ class Worker:
         mine = await self._runs.take(run.id, self._name)
         if mine is None:
             return
-        refused = await self._set_caps(mine)
+        try:
+            refused = await self._begin(mine)
+        except Exception as error:
+            log.exception("run_not_begun", run=mine.id)
+            refused = f"it could not be begun: {sentence(error)}"
         if refused:
             await self._finish(mine.id, End(mine.generation, error=refused))
-        elif mine.generation:
-            await self._engine.retry(mine.id)
-        else:
-            await self._engine.start(mine.id)
-        log.info("run_taken", run=mine.id, workflow=mine.workflow, generation=mine.generation)
+
+    async def _begin(self, run: Run) -> str:
+        """Hands a taken run to the engine; why that cannot be, or ""."""
+        refused = await self._set_caps(run)
+        if refused:
+            return refused
+        await (self._engine.retry(run.id) if run.generation else self._engine.start(run.id))
+        log.info("run_taken", run=run.id, workflow=run.workflow, generation=run.generation)
+        return ""
 
     async def _set_caps(self, run: Run) -> str:
         """Makes a run's own caps its counters' limits; why that cannot be, or ""."""
