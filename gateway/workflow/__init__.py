@@ -4,10 +4,11 @@ from gateway.runs import Caps
 from gateway.workflow.addresses import URL, Repository
 from gateway.workflow.budgets import Standing
 from gateway.workflow.catalogue import samples
-from gateway.workflow.context import Context, Outcome
+from gateway.workflow.context import Context
 from gateway.workflow.definition import Definition, workflow
 from gateway.workflow.failures import StepFailed
 from gateway.workflow.git import checkout_command, clone_command, git_environment
+from gateway.workflow.outcomes import Outcome
 
 __all__ = [
     "URL",

@@ -9,7 +9,7 @@ import structlog
 from gateway.errors import UnknownWorkflow
 from gateway.runs import Run
 from gateway.workflow.board import Board, insist
-from gateway.workflow.context import Context, concluded
+from gateway.workflow.context import Context
 from gateway.workflow.definition import Definition
 from gateway.workflow.engine import Checkpoints, End
 from gateway.workflow.parts import Parts
@@ -43,7 +43,7 @@ class Bodies:
             board.deliver(await insist(lambda: parts.runs.signals(run=run_id)))
             await asyncio.to_thread((parts.folder / run_id).mkdir, parents=True, exist_ok=True)
             context = Context(parts, board, definition, steps, definition.parameters.typed(run.params))
-            return await concluded(context, lambda: definition.function(context, **context.params))
+            return await context.conclude(lambda: definition.function(context, **context.params))
         finally:
             self.boards.pop(run_id, None)
 

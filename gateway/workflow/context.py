@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from base64 import b64decode, b64encode
-from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from gateway import effects
 from gateway.chat import Message, Request
@@ -22,52 +21,28 @@ from gateway.effects import HttpResult, ShellResult
 from gateway.effects.http import SIZE_MAX as HTTP_SIZE_MAX
 from gateway.effects.http import TIMEOUT_S as HTTP_TIMEOUT_S
 from gateway.effects.shell import OUTPUT_MAX, TIMEOUT_S
-from gateway.runs import JSON, Caps, Decision, RunState, Starter, StepState
+from gateway.runs import JSON, Caps, Decision, RunState, Starter
 from gateway.workflow.asking import Asking, messages_of
 from gateway.workflow.board import Board, insist
 from gateway.workflow.budgets import BudgetFace
 from gateway.workflow.definition import Definition
 from gateway.workflow.engine import Branch, Checkpoints, End
-from gateway.workflow.failures import SeveralAtOnce, StepFailed, sentence
+from gateway.workflow.failures import StepFailed
+from gateway.workflow.outcomes import Outcome, outcomes_of, summary
 from gateway.workflow.parts import Parts
 from gateway.workflow.rules import operator
 from gateway.workflow.schemas import Schema, Unfit
+from gateway.workflow.stepping import Stepper, Told
 from gateway.workflow.values import as_json
 from gateway.workflow.waits import Wait
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
-NAME_MAX = 80
 READ_MAX = 1_000_000
-WAITING = ("ask", "sleep", "wait_for", "approve")
-"""The kinds of steps that show by themselves how they begin: one that waited before a restart is not shown as running."""
+"""The most bytes of a file that a step reads as text."""
 AT_ONCE = 4
 """How many items of a map are worked on at the same time, unless it says otherwise."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """What became of one item of a map: its value, or the error that ended it."""
-
-    value: T | None = None
-    error: StepFailed | None = None
-
-    def get(self) -> T:
-        """The value. Raises the error, if there is one: a retry of the run then goes on from this item."""
-        if self.error is not None:
-            raise self.error
-        return self.value  # type: ignore[return-value]
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What a step's row says once it has ended."""
-
-    value: JSON
-    detail: str = ""
-    signals: tuple[int, ...] = ()
-    """The signals that are in its checkpoint."""
 
 
 class Context:
@@ -76,10 +51,8 @@ class Context:
     def __init__(
         self, parts: Parts, board: Board, definition: Definition, steps: Checkpoints, params: Mapping[str, Any], branch: str = ""
     ) -> None:
-        self._parts, self._board, self._definition, self._steps, self._branch = parts, board, definition, steps, branch
-        self._names: Counter[str] = Counter()
-        self._running = ""
-        self._task: asyncio.Task[Any] | None = None
+        self._parts, self._board, self._definition = parts, board, definition
+        self._stepper = Stepper(parts, board, steps, branch)
         self.params: Mapping[str, Any] = params
         """The run's parameters, by name."""
 
@@ -145,7 +118,7 @@ class Context:
             except Unfit as unfit:
                 raise StepFailed(step, f"the answer does not fit the schema, asked twice: {unfit}") from None
 
-        return await self._step("ask", name, work)
+        return await self._stepper.step("ask", name, work)
 
     async def shell(
         self,
@@ -180,7 +153,7 @@ class Context:
                 raise StepFailed(step, f"{args[0]} {how}: {_tail(ran.output)}")
             return Told(asdict(ran), "timed out" if ran.timed_out else f"code {ran.code}")
 
-        return ShellResult(**await self._step("shell", name, work))
+        return ShellResult(**await self._stepper.step("shell", name, work))
 
     async def http(
         self,
@@ -206,7 +179,7 @@ class Context:
             )  # fmt: skip
             return Told(asdict(answer) | {"body": b64encode(answer.body).decode()}, f"status {answer.status}")
 
-        kept = await self._step("http", name, work)
+        kept = await self._stepper.step("http", name, work)
         return HttpResult(**{**kept, "body": b64decode(kept["body"])})
 
     async def read(self, path: str | Path, *, name: str | None = None) -> str:
@@ -216,7 +189,7 @@ class Context:
             data = await effects.Folder(self.folder).read(path, READ_MAX)
             return Told(data.decode("utf-8", "replace"), str(path))
 
-        return str(await self._step("read", name, work))
+        return str(await self._stepper.step("read", name, work))
 
     async def write(self, path: str | Path, text: str | bytes, *, name: str | None = None) -> Path:
         """Writes a file of the run's folder, whole or not at all, and gives its path."""
@@ -225,7 +198,7 @@ class Context:
         async def work(step: str) -> Told:
             return Told(str(await effects.Folder(self.folder).write(path, data)), str(path))
 
-        return Path(await self._step("write", name, work))
+        return Path(await self._stepper.step("write", name, work))
 
     async def sleep(self, duration: timedelta | float, *, name: str | None = None) -> None:
         """Waits for a time (seconds, or a timedelta), also over restarts."""
@@ -238,7 +211,7 @@ class Context:
                 await self._board.waits(Wait(self._board.run, step, RunState.SLEEPING, until), "sleep")
             return Told(None)
 
-        await self._step("sleep", name, work)
+        await self._stepper.step("sleep", name, work)
 
     async def wait_for(self, signal: str, timeout: timedelta | float | None = None, *, name: str | None = None) -> JSON:
         """What is sent to the run under this name, now or before. Raises StepFailed when nothing came within `timeout`."""
@@ -252,7 +225,7 @@ class Context:
                 await self._board.waits(Wait(self._board.run, step, RunState.WAITING, until, signal), "wait_for")
             return Told(found.data, signals=(found.id,))
 
-        return await self._step("wait_for", name or signal, work)
+        return await self._stepper.step("wait_for", name or signal, work)
 
     async def approve(
         self,
@@ -286,7 +259,7 @@ class Context:
             detail = f"{asked.decision} by {asked.by}" if asked.by else str(asked.decision)
             return Told(asked.decision is Decision.APPROVED, detail, (told.id,) if told is not None else ())
 
-        return bool(await self._step("approve", name, work))
+        return bool(await self._stepper.step("approve", name, work))
 
     async def notify(self, text: str, *, to: str | None = None, file: str | Path | None = None, name: str | None = None) -> None:
         """Tells people: the chat in which the run was started, or `to` ("telegram:CHAT[/TOPIC]", "file:FOLDER").
@@ -306,7 +279,7 @@ class Context:
             await insist(lambda: self._parts.runs.notify(self.run, step, place, text, attached))
             return Told(None, place)
 
-        await self._step("notify", name, work)
+        await self._stepper.step("notify", name, work)
 
     async def step(self, function: Callable[..., Any], *args: Any, name: str | None = None) -> Any:
         """What any function gives, async or not (then in a thread), as JSON holds it. It is called again only after a crash."""
@@ -316,12 +289,15 @@ class Context:
             made = function(*args) if inspect.iscoroutinefunction(function) else asyncio.to_thread(function, *args)
             return Told(as_json(await made, f"the step {step}"))
 
-        return await self._step("step", said, work)
+        return await self._stepper.step("step", said, work)
 
     async def log(self, text: str) -> None:
         """A line for those who look at the run; written once."""
-        step = self._path("log")
-        await self._checkpoint(step, lambda: self._board.log(text, ""))
+        step = self._stepper.begin("log", None)
+        try:
+            await self._stepper.checkpoint(step, lambda: self._board.log(text, ""))
+        finally:
+            self._stepper.ended()
 
     async def map(
         self,
@@ -337,38 +313,28 @@ class Context:
         """
         if limit < 1:
             raise ValueError("limit must be at least 1")
-        path, board = self._begin("map", name), self._board
+        stepper, board = self._stepper, self._board
+        path, before = stepper.begin("map", name), stepper.checkpoints.here
         try:
             works = [self._branch_of(f"{path}/{number}", function, item) for number, item in enumerate(items)]
-            before = self._steps.here
             await board.opened(path, "map", f"{len(works)} items, {limit} at once")
-            ends = await self._steps.branches(path, works, limit, board.run.generation)
+            ends = await stepper.checkpoints.branches(path, works, limit, board.run.generation)
         finally:
-            self._running = ""
-        outcomes: list[Outcome[T]] = [
-            # Not Outcome[T](…): of a frozen class with slots Python cannot make one by its alias.
-            Outcome(error=StepFailed(f"{path}/{number}", end.error, before + 1)) if end.error else Outcome(end.result)
-            for number, end in enumerate(ends)
-        ]
-        await board.closed(path, _summary(outcomes))
+            stepper.ended()
+        outcomes: list[Outcome[T]] = outcomes_of(path, ends, before + 1)
+        await board.closed(path, summary(outcomes))
         return outcomes
+
+    async def conclude(self, work: Callable[[], Awaitable[Any]]) -> End:
+        """How the run, or this branch of it, ends. For whoever runs it, not for workflows."""
+        return await self._stepper.conclude(work)
 
     def _branch_of(self, path: str, function: Callable[[Context, Item], Awaitable[T]], item: Item) -> Branch:
         async def branch(steps: Checkpoints) -> End:
             context = Context(self._parts, self._board, self._definition, steps, self.params, f"{path}/")
-            return await concluded(context, lambda: function(context, item))
+            return await context.conclude(lambda: function(context, item))
 
         return branch
-
-    @property
-    def ended_at(self) -> int:
-        """Behind the newest step: where a retry goes on when no step failed."""
-        return self._steps.here + 1
-
-    @property
-    def generation(self) -> int:
-        """How often the run was retried."""
-        return self._board.run.generation
 
     def _home(self) -> str | None:
         starter = self.starter
@@ -382,88 +348,6 @@ class Context:
         if standing is not None and standing.waiting_until is not None:
             return standing.waiting_until
         return None if span is None else self._parts.clock.now() + span
-
-    def _path(self, name: str) -> str:
-        """The step's name in its run: with the map's before it, and numbered when it comes again."""
-        if not name or len(name) > NAME_MAX or any(letter in "/#~@!" or not letter.isprintable() for letter in name):
-            raise ValueError(f"a step's name has 1 to {NAME_MAX} characters and none of / # ~ @ !, not {name[:100]!r}")
-        self._names[name] += 1
-        again = self._names[name]
-        return f"{self._branch}{name}" + ("" if again == 1 else f"#{again}")
-
-    def _begin(self, kind: str, name: str | None) -> str:
-        if self._running:
-            raise SeveralAtOnce(self._running, name or kind)
-        self._running = path = self._path(name or kind)
-        self._task = asyncio.current_task()
-        return path
-
-    async def clear(self) -> None:
-        """Ends a step that its workflow has left running."""
-        if self._running and self._task is not None and self._task is not asyncio.current_task():
-            self._task.cancel()
-            await asyncio.wait((self._task,))
-
-    async def _step(self, kind: str, name: str | None, work: Callable[[str], Awaitable[Told]]) -> JSON:
-        """One step with a row: begun, worked and kept, and then shown as ended."""
-        path, board = self._begin(kind, name), self._board
-        try:
-
-            async def attempt() -> JSON:
-                if kind not in WAITING:
-                    await board.began(path, kind)
-                kept = await _kept(work(path))
-                if not board.has(path):
-                    # It had not to wait.
-                    await board.began(path, kind)
-                return kept
-
-            kept = await self._checkpoint(path, attempt)
-        finally:
-            self._running = ""
-        if "failed" in kept:
-            await board.ended(path, StepState.FAILED, kept["failed"])
-            raise StepFailed(path, kept["failed"], self._steps.here)
-        await board.took(kept["signals"])
-        await board.ended(path, StepState.SUCCEEDED, kept["detail"])
-        return kept["value"]
-
-    async def _checkpoint(self, path: str, work: Callable[[], Awaitable[JSON]]) -> JSON:
-        if self._parts.closing.is_set():
-            # The process stops: what is not begun yet is for the next one.
-            await asyncio.Event().wait()
-        return await self._steps.step(path, work)
-
-
-async def _kept(work: Awaitable[Told]) -> JSON:
-    """What a step's checkpoint holds: what it gave, or why it failed."""
-    try:
-        told = await work
-    except StepFailed as error:
-        return {"failed": error.reason}
-    except Exception as error:
-        return {"failed": sentence(error)}
-    return {"value": told.value, "detail": told.detail, "signals": list(told.signals)}
-
-
-async def concluded(context: Context, work: Callable[[], Awaitable[Any]]) -> End:
-    """How a run or a branch ends: with its value, or with the error that it let through."""
-    try:
-        result = as_json(await work(), "the workflow")
-    except StepFailed as error:
-        return End(context.generation, error=str(error), again_from=error.place or context.ended_at)
-    except Exception as error:
-        return End(context.generation, error=sentence(error), again_from=context.ended_at)
-    finally:
-        await context.clear()
-    return End(context.generation, result)
-
-
-def _summary(outcomes: Sequence[Outcome[Any]]) -> str:
-    """How many items did well, and which did not."""
-    failed = [f"{number} ({outcome.error.reason})" for number, outcome in enumerate(outcomes) if outcome.error is not None]
-    done = f"{len(outcomes) - len(failed)} of {len(outcomes)}"
-    return done if not failed else f"{done}; failed: {'; '.join(failed)}"
 
 
 def _seconds(span: timedelta | float) -> float:

@@ -22,10 +22,11 @@ from gateway.effects.shell import OUTPUT_MAX, TIMEOUT_S
 from gateway.errors import GatewayError
 from gateway.runs import JSON, Caps, Run
 from gateway.workflow.asking import messages_of
-from gateway.workflow.context import AT_ONCE, Outcome
+from gateway.workflow.context import AT_ONCE
 from gateway.workflow.definition import Definition
 from gateway.workflow.failures import StepFailed, sentence
 from gateway.workflow.fitting import Fit, Room
+from gateway.workflow.outcomes import Outcome
 from gateway.workflow.parts import Parts
 from gateway.workflow.schemas import Schema
 from gateway.workflow.unknown import Looks, Unknowable, Unknown, is_made_of
