@@ -30,6 +30,20 @@ class Request:
     clampable: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class EmbeddingRequest:
+    """Texts, or texts that are cut into token numbers already, of which vectors are asked. Nothing is generated: its whole
+    cost is its prompt. `extra` holds every other field of the body, passed through untouched (`encoding_format` …).
+    """
+
+    inputs: Sequence[str] | Sequence[Sequence[int]]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+Asked = Request | EmbeddingRequest
+"""What is answered in one piece."""
+
+
 class Usage(NamedTuple):
     """Tokens of one attempt. `prompt` includes `cached`, `output` includes `reasoning`; `tokens` is what budgets count."""
 
@@ -49,7 +63,10 @@ class Usage(NamedTuple):
 
 
 class Completion(NamedTuple):
-    """A whole answer. `usage` is None when the provider stated none. `body` is the answer in the OpenAI shape."""
+    """A whole answer. `usage` is None when the provider stated none. `body` is the answer in the OpenAI shape.
+
+    Vectors are one too: without text, finished by "stop", and `body` is their `list` object.
+    """
 
     text: str
     finish_reason: str

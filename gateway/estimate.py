@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import orjson
 
-from gateway.chat import Message, Request, Slot, Usage
+from gateway.chat import Asked, EmbeddingRequest, Message, Slot, Usage
 from gateway.errors import CannotServe
 from gateway.settings import Model
 
@@ -62,7 +62,7 @@ class Family:
 FAMILIES = (
     Family(re.compile(r"gpt-oss"), _O200K, 1020, 1020, request_tokens=160),
     Family(re.compile(r"gpt-(4o|4\.1|4\.5|5|6)|chatgpt|^o[1-9]"), _O200K, 1020, 1020, request_tokens=16),
-    Family(re.compile(r"gpt-[34]"), _CL100K, 1020, 1020, request_tokens=16),
+    Family(re.compile(r"gpt-[34]|text-embedding-(ada|3)"), _CL100K, 1020, 1020, request_tokens=16),
     Family(re.compile(r"llama-?[34]"), _CL100K, 1080, 1080),
     Family(re.compile(r"kimi|moonshot|deepseek"), _CL100K, 1150, 1000, request_tokens=24),
     Family(re.compile(r"qw|glm"), _CL100K, 1150, 1000, digits=True),
@@ -170,7 +170,7 @@ class Estimator:
         for encoding in {self._family(model).encoding for model in models}:
             _count("a", encoding)
 
-    def prompt_bound(self, slot: Slot, model: Model, request: Request) -> int:
+    def prompt_bound(self, slot: Slot, model: Model, request: Asked) -> int:
         """The most prompt tokens that this request can cost on this slot.
 
         Raises CannotServe for images without a declared `image_tokens`, and for audio, files and the like.
@@ -183,7 +183,12 @@ class Estimator:
         """The most output tokens that this text of an answer can have cost on this slot."""
         return -(-_text_bound(self._family(slot.model), text) * self.learnt.get(slot, Learnt()).ratio // 1000)
 
-    def learn(self, slot: Slot, model: Model, request: Request, usage: Usage) -> None:
+    def longest_input(self, slot: Slot, request: EmbeddingRequest) -> int:
+        """The most tokens that one of its inputs can be."""
+        family = self._family(slot.model)
+        return max((self._input_bound(family, each) for each in request.inputs), default=0)
+
+    def learn(self, slot: Slot, model: Model, request: Asked, usage: Usage) -> None:
         """Raises the slot's bounds where a settled call used more prompt tokens than they said; never lowers them."""
         known = self.prompt_bound(slot, model, request)
         if usage.prompt <= known:
@@ -204,8 +209,11 @@ class Estimator:
             known = self._families[model] = family_of(model)
         return known
 
-    def _bound(self, slot: Slot, model: Model, request: Request) -> int:
+    def _bound(self, slot: Slot, model: Model, request: Asked) -> int:
         family = self._family(slot.model)
+        if isinstance(request, EmbeddingRequest):
+            inputs = sum(self._input_bound(family, each) for each in request.inputs)
+            return family.request_tokens + inputs + _extra_bound(family, request.extra)
         total = family.request_tokens + MESSAGE_TOKENS * len(request.messages)
         for message in request.messages:
             for text in _texts(slot, message):
@@ -218,6 +226,10 @@ class Estimator:
         if request.extra:
             total += _extra_bound(family, request.extra)
         return total
+
+    def _input_bound(self, family: Family, given: str | Sequence[int]) -> int:
+        """One input with the marks around it: a text by its bound, tokens by their number."""
+        return MESSAGE_TOKENS + (self._text_bound(family, given) if isinstance(given, str) else len(given))
 
     def _text_bound(self, family: Family, text: str) -> int:
         bound = self._remembered.get((family, text))

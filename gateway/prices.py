@@ -61,6 +61,8 @@ class Rates:
     reasoning: Steps
     request: int = 0
     """For the request itself, in billionths of a micro-USD."""
+    prompt_only: bool = False
+    """True where no price of output is known: models that make vectors. Calls that may generate have no known price then."""
 
     def cost(self, usage: Usage) -> int:
         """What this usage costs, in micro-USD, rounded up. No token is priced twice."""
@@ -147,13 +149,11 @@ class Prices:
         if remembered is None or remembered[0] != day:
             listing = self._listing(slot.provider, slot.model)
             if listing is None:
-                provider = self._settings.providers[slot.provider]
-                section = f"providers.{slot.provider}"
-                if slot.model != provider.model:
-                    section += f'.models."{slot.model}"'
-                raise UnknownPrice(slot.provider, slot.model, section)
+                raise UnknownPrice(slot.provider, slot.model, self._section(slot))
             remembered = self._possible[slot] = (day, listing.possible(day))
         possible = remembered[1]
+        if output_tokens and possible[0].prompt_only:
+            raise UnknownPrice(slot.provider, slot.model, self._section(slot))
         if len(possible) == 1:
             return possible[0].worst_case(prompt_tokens, output_tokens)
         return max(rates.worst_case(prompt_tokens, output_tokens) for rates in possible)
@@ -170,9 +170,16 @@ class Prices:
         if asked is not None and asked.source != "list":
             return Cost(asked.at(now).cost(usage), asked.source)
         served = asked if model_served in (None, slot.model) else self._listing(slot.provider, model_served or "")
-        if served is not None:
-            return Cost(served.at(now).cost(usage), served.source)
-        return Cost(0, "unknown") if asked is None else Cost(asked.at(now).cost(usage), "list:asked")
+        listing, source = (served, served.source) if served is not None else (asked, "list:asked")
+        rates = None if listing is None else listing.at(now)
+        if rates is None or (rates.prompt_only and usage.output):
+            return Cost(0, "unknown")
+        return Cost(rates.cost(usage), source)
+
+    def _section(self, slot: Slot) -> str:
+        """Where the slot's price belongs in the file."""
+        section = f"providers.{slot.provider}"
+        return section if slot.model == self._settings.providers[slot.provider].model else f'{section}.models."{slot.model}"'
 
     def _listing(self, provider: str, model: str) -> Listing | None:
         key = (provider, model)
@@ -213,7 +220,7 @@ def _find(base_url: str, name: str, model: str) -> ModelInfo | None:
 
 
 def _listed(info: ModelInfo) -> Listing | None:
-    """How the list prices a model; None where it names no price for input or output tokens."""
+    """How the list prices a model; None where it names no price for input tokens."""
     from genai_prices.types import ModelPrice, StartDateConstraint, TimeOfDateConstraint
 
     if isinstance(info.prices, ModelPrice):
@@ -235,17 +242,19 @@ def _listed(info: ModelInfo) -> Listing | None:
 
 
 def _rates(price: ModelPrice, model: str) -> Rates | None:
-    if price.input_mtok is None or price.output_mtok is None:
+    if price.input_mtok is None:
         # A listed model without any price is unknown, unless its very name says that it is given away.
         return FREE if model.endswith(":free") and not price.__dict__ else None
     request = price.requests_kcount
+    said = price.output_mtok if price.output_mtok is not None else Decimal(0)
     return Rates(
         input=_steps(price.input_mtok),
-        output=_steps(price.output_mtok),
+        output=_steps(said),
         cached=_steps(price.cache_read_mtok or price.input_mtok),
         written=_steps(price.cache_write_mtok or price.input_mtok),
-        reasoning=_steps(price.output_reasoning_mtok or price.output_mtok),
+        reasoning=_steps(price.output_reasoning_mtok or said),
         request=_scaled(request * 1000) if isinstance(request, Decimal) else 0,
+        prompt_only=price.output_mtok is None,
     )
 
 

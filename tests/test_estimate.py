@@ -13,7 +13,7 @@ import toktok
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.chat import Request, Slot, Usage
+from gateway.chat import EmbeddingRequest, Request, Slot, Usage
 from gateway.errors import CannotServe
 from gateway.estimate import UNKNOWN, Estimator, count_text, family_of, refused_fields
 from gateway.settings import Model
@@ -228,3 +228,12 @@ def test_a_name_beside_no_content_counts() -> None:
         return bound("gpt-4o", Request(messages=(message,)))
 
     assert of(role="user", name="a name of several tokens") > of(role="user") == of(role="user", content="")
+
+
+def test_an_embeddings_bound_is_the_sum_of_its_inputs_texts_by_their_bound_and_tokens_by_number() -> None:
+    estimator, slot, model = Estimator(), Slot("p", "text-embedding-3-small"), Model("m")
+    texts = EmbeddingRequest([*TEXTS.values()])
+    truth = sum(map(exact("cl100k_base"), map(str, texts.inputs)))
+    assert truth <= estimator.prompt_bound(slot, model, texts) <= 1.1 * truth + 50
+    assert estimator.prompt_bound(slot, model, EmbeddingRequest([[1] * 500, [2] * 300])) == 800 + 2 * 8 + 16
+    assert estimator.longest_input(slot, EmbeddingRequest([[1] * 500, [2] * 300])) == 508

@@ -85,5 +85,5 @@ def test_only_the_clock_reads_the_time_and_only_the_dispatcher_calls_a_provider(
         called_on, name = ast.unparse(node.func.value), node.func.attr
         if room != "clock":
             assert (called_on.rpartition(".")[2], name) not in READS_TIME, f"{path.name}:{node.lineno} reads the time"
-        if name in ("complete", "stream") and room not in ("dispatcher", "providers"):
+        if name in ("complete", "stream", "embed") and room not in ("dispatcher", "providers"):
             assert called_on.endswith("dispatcher"), f"{path.name}:{node.lineno} calls {called_on}.{name} past the gate"

@@ -199,3 +199,12 @@ def test_names_that_clients_invent_are_not_remembered_for_ever(prices: Prices) -
 def test_what_is_loaded_ahead_is_every_configured_model(prices: Prices) -> None:
     prices.load()
     assert prices._listings.keys() >= {("moonshot", "kimi-unheard-of"), ("groq", GROQ.model), ("tiny", "smollm2")}
+
+
+def test_a_model_that_only_makes_vectors_is_priced_by_its_prompt_and_by_nothing_that_it_generates(prices: Prices) -> None:
+    slot = Slot("openai", "text-embedding-3-small")
+    assert prices.worst_case(slot, 1_000_000, 0, NOON) == 20_000
+    assert prices.cost(slot, None, Usage(1_000_000, 0), NOON) == (20_000, "list")
+    with pytest.raises(UnknownPrice):
+        prices.worst_case(slot, 1_000_000, 1, NOON)
+    assert prices.cost(slot, None, Usage(1_000_000, 1), NOON) == (0, "unknown")

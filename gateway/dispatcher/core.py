@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 
 import structlog
 
-from gateway.chat import Completion, Origin, Request, Slot
+from gateway.chat import Asked, Completion, EmbeddingRequest, Origin, Request, Slot
 from gateway.clock import Clock
 from gateway.dispatcher import replies, settle
 from gateway.dispatcher.breaker import Breakers
@@ -25,7 +25,7 @@ from gateway.dispatcher.walk import Attempt, Parts, Walk
 from gateway.errors import BreakerOpen, CannotServe, ChainExhausted, LedgerUnavailable, ProviderError, Unanswered, UnknownPrice
 from gateway.estimate import Estimator
 from gateway.prices import Prices
-from gateway.providers import Provider
+from gateway.providers import Embedder, Provider
 from gateway.settings import Settings
 from gateway.store import Answered, Claimed, Store, Underway
 
@@ -69,14 +69,15 @@ class Dispatcher:
 
     async def complete(
         self,
-        request: Request,
+        request: Asked,
         target: str,
         origin: Origin,
         *,
         settle_first: bool = True,
         admitted: Callable[[], None] | None = None,
     ) -> Reply:
-        """A whole answer from the first slot of `target` (chain, provider, alias or provider:model) that can serve.
+        """A whole answer from the first slot of `target` (chain, provider, alias or provider:model) that can serve: words,
+        or the vectors of an EmbeddingRequest.
 
         `admitted` is called each time the gate has let an attempt through, before the call goes out.
 
@@ -113,7 +114,7 @@ class Dispatcher:
             while True:
                 attempt = await walk.next()
                 provider, in_time = self._providers[attempt.slot.provider], self._is_tight(walk, attempt.slot)
-                streamed = StreamedAttempt(walk, attempt, provider, self._desk, self._clock, in_time=in_time)
+                streamed = StreamedAttempt(walk, request, attempt, provider, self._desk, self._clock, in_time=in_time)
                 try:
                     async with contextlib.aclosing(streamed.events()) as events:
                         async for event in events:
@@ -140,7 +141,7 @@ class Dispatcher:
         """Returns when every closing under way is with the store: part of a graceful stop."""
         await self._desk.drain()
 
-    def _walk(self, request: Request, target: str, origin: Origin) -> Walk:
+    def _walk(self, request: Asked, target: str, origin: Origin) -> Walk:
         chain, slots = self._settings.slots(target)
         return Walk(self._parts, request, chain, slots, origin)
 
@@ -181,14 +182,21 @@ class Dispatcher:
 
     async def _call(self, walk: Walk, attempt: Attempt) -> Completion:
         slot = attempt.slot
-        provider = self._providers[slot.provider]
         if not self._is_tight(walk, slot):
-            return await provider.complete(walk.request, attempt.reservation)
+            return await self._made(walk.request, attempt)
         try:
             async with asyncio.timeout(max(walk.left_s, 0)):
-                return await provider.complete(walk.request, attempt.reservation)
+                return await self._made(walk.request, attempt)
         except TimeoutError:
             raise Unanswered(slot.provider, slot.model, "the request's total deadline has passed") from None
+
+    def _made(self, request: Asked, attempt: Attempt) -> Awaitable[Completion]:
+        """The call itself."""
+        provider = self._providers[attempt.slot.provider]
+        if isinstance(request, EmbeddingRequest):
+            assert isinstance(provider, Embedder), "the gate lets through only those who make vectors"
+            return provider.embed(request, attempt.reservation)
+        return provider.complete(request, attempt.reservation)
 
     async def _verdict(self, request: Request, chain: str, slot: Slot, origin: Origin) -> Verdict:
         try:

@@ -14,13 +14,14 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from gateway.budget import Amounts, Unit
-from gateway.chat import Origin, Request, Slot
+from gateway.chat import Asked, EmbeddingRequest, Origin, Request, Slot
 from gateway.clock import Clock, to_ms
 from gateway.errors import Block, CannotServe, Exhausted, InvalidRequest, Paused, UnknownPrice
 from gateway.estimate import Estimator
 from gateway.ledger import Closing, Draft, Outcome, Reservation, State
 from gateway.prices import Prices
 from gateway.settings import Model, Settings
+from gateway.settings.values import EMBEDDING_APIS
 from gateway.store import Peek, Store
 
 HOLD_MARGIN_S = 60.0
@@ -50,8 +51,10 @@ class Admission(NamedTuple):
     lowered: bool
 
 
-def checked(request: Request) -> Request:
+def checked(request: Asked) -> Asked:
     """The request itself. Raises InvalidRequest for an output limit or a number of answers below 1."""
+    if isinstance(request, EmbeddingRequest):
+        return request
     if request.max_output_tokens is not None and request.max_output_tokens < 1:
         raise InvalidRequest("the output limit must be at least 1", "max_tokens")
     if request.n < 1:
@@ -72,12 +75,14 @@ class Gate:
         self._clock = clock
         self._chance = chance
 
-    def bound(self, request: Request, slot: Slot, larger_than: int | None = None) -> Bound:
+    def bound(self, request: Asked, slot: Slot, larger_than: int | None = None) -> Bound:
         """What this slot would be asked for. Raises CannotServe, also for parts whose worst case is not known.
 
         `larger_than` is the context, in tokens, that another slot found too small.
         """
         model = self._settings.model(slot)
+        if isinstance(request, EmbeddingRequest):
+            return self._embedding_bound(request, slot, model)
         if not model.tools and request.extra.get("tools"):
             raise CannotServe(slot, "the model takes no tools")
         context = model.context_tokens
@@ -87,6 +92,15 @@ class Gate:
         if context is not None and prompt >= context:
             raise CannotServe(slot, f"a prompt of up to {prompt} tokens does not fit its context of {context}")
         return self._output_bound(request, slot, model, prompt)
+
+    def _embedding_bound(self, request: EmbeddingRequest, slot: Slot, model: Model) -> Bound:
+        """The prompt alone: nothing is generated, so nothing can be lowered. The context is that of each input by itself."""
+        if self._settings.providers[slot.provider].api not in EMBEDDING_APIS:
+            raise CannotServe(slot, "its wire format has no embeddings")
+        context = model.context_tokens
+        if context is not None and (longest := self._estimator.longest_input(slot, request)) > context:
+            raise CannotServe(slot, f"an input of up to {longest} tokens does not fit its context of {context}")
+        return Bound(self._estimator.prompt_bound(slot, model, request), limit=0, floor=0, answers=1, wanted=0)
 
     def _output_bound(self, request: Request, slot: Slot, model: Model, prompt: int) -> Bound:
         asked = request.max_output_tokens

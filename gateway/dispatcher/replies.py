@@ -11,13 +11,15 @@ from typing import Any
 
 import orjson
 
-from gateway.chat import Chunk, Completion, Request, Slot, Usage
+from gateway.chat import Asked, Chunk, Completion, EmbeddingRequest, Slot, Usage
 from gateway.dispatcher.received import Received
 from gateway.dispatcher.values import Begun, Priced, Reply
 
 
-def fingerprint(request: Request, target: str) -> str:
+def fingerprint(request: Asked, target: str) -> str:
     """A digest of everything that is asked: the same id with another one is a conflict."""
+    if isinstance(request, EmbeddingRequest):
+        return _digest(["embeddings", target, list(request.inputs), dict(request.extra)])
     asked = [
         target,
         list(request.messages),
@@ -26,6 +28,10 @@ def fingerprint(request: Request, target: str) -> str:
         dict(request.extra),
         request.clampable,
     ]
+    return _digest(asked)
+
+
+def _digest(asked: list[Any]) -> str:
     return hashlib.sha256(orjson.dumps(asked, option=orjson.OPT_SORT_KEYS)).hexdigest()
 
 

@@ -13,7 +13,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncGenerator
 
-from gateway.chat import Chunk, Completion
+from gateway.chat import Chunk, Completion, Request
 from gateway.clock import Clock
 from gateway.dispatcher import replies, settle
 from gateway.dispatcher.desk import Desk
@@ -36,17 +36,18 @@ Event = Begun | Chunk | Priced | Reply
 class StreamedAttempt:
     """Reads one admitted attempt from its provider. Used once."""
 
-    def __init__(self, walk: Walk, attempt: Attempt, provider: Provider, desk: Desk, clock: Clock, *, in_time: bool) -> None:
+    def __init__(
+        self, walk: Walk, request: Request, attempt: Attempt, provider: Provider, desk: Desk, clock: Clock, *, in_time: bool
+    ) -> None:
         self._walk = walk
         self._attempt = attempt
         self._desk = desk
         self._clock = clock
-        self._upstream = provider.stream(walk.request, attempt.reservation)
+        self._upstream = provider.stream(request, attempt.reservation)
         # `in_time`: the request's total deadline may pass before the provider's own time-outs do.
         self._source = self._in_time_chunks() if in_time else self._upstream
-        request = walk.request
         self._received = Received(keeps_all=walk.origin.dedupe or request.n > 1 or not request.extra.keys().isdisjoint(CALLS))
-        self._output_tokens = attempt.reservation.output_tokens * walk.request.n
+        self._output_tokens = attempt.reservation.output_tokens * request.n
         self._held_back: list[Chunk] = []
         self._begun = False
         self._cut = False

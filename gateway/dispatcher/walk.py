@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from gateway.chat import Origin, Request, Slot
+from gateway.chat import Asked, Origin, Slot
 from gateway.clock import Clock
 from gateway.dispatcher.breaker import Breakers
 from gateway.dispatcher.gate import Gate, checked
@@ -90,7 +90,7 @@ def backoff_s(tries: int, chance: random.Random) -> float:
 class Walk:
     """One request over its slots. `next` admits the next attempt; `failed` says how the last one ended."""
 
-    def __init__(self, parts: Parts, request: Request, chain: str, slots: tuple[Slot, ...], origin: Origin) -> None:
+    def __init__(self, parts: Parts, request: Asked, chain: str, slots: tuple[Slot, ...], origin: Origin) -> None:
         self.request = checked(request)
         self.chain = chain
         self.origin = origin

@@ -6,9 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from gateway.chat import Chunk, Completion, Request
+from gateway.chat import Chunk, Completion, EmbeddingRequest, Request
 from gateway.clock import Clock
 from gateway.ledger import Reservation
 from gateway.settings import ProviderSettings, Settings
@@ -41,6 +41,15 @@ class Provider(Protocol):
 
     async def close(self) -> None:
         """Frees connections and child processes."""
+        ...
+
+
+@runtime_checkable
+class Embedder(Protocol):
+    """A provider that makes vectors too: each one whose wire format is among the settings' EMBEDDING_APIS."""
+
+    async def embed(self, request: EmbeddingRequest, reservation: Reservation) -> Completion:
+        """The vectors of every input, under the rules of `Provider.complete`."""
         ...
 
 

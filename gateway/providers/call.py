@@ -111,14 +111,15 @@ class Call:
         """Seconds until the whole deadline, never negative."""
         return max(0.0, self._whole_at - self._loop.time())
 
-    async def read(self) -> bytes:
-        """The whole body. Raises Unanswered."""
+    async def read(self, bytes_max: int | None = None) -> bytes:
+        """The whole body, of at most so many bytes (ANSWER_BYTES_MAX). Raises Unanswered."""
+        bytes_max = ANSWER_BYTES_MAX if bytes_max is None else bytes_max
         blocks, size = [], 0
         try:
             while block := await self.response.block(self.left_s()):
                 size += len(block)
-                if size > ANSWER_BYTES_MAX:
-                    raise self.unanswered(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
+                if size > bytes_max:
+                    raise self.unanswered(f"an answer of more than {bytes_max} bytes")
                 blocks.append(block)
         except Broken as error:
             raise self.unanswered(self.late() if isinstance(error, TimedOut) else str(error)) from None

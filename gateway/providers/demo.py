@@ -15,10 +15,13 @@ output_tokens   tokens stated and billed for the answer, never more than the lim
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
+import struct
 from collections.abc import AsyncGenerator, Mapping
 from typing import Any
 
-from gateway.chat import Chunk, Completion, Request, Usage
+from gateway.chat import Chunk, Completion, EmbeddingRequest, Request, Usage
 from gateway.clock import Clock
 from gateway.errors import ProviderError, Refused, Unanswered
 from gateway.ledger import Reservation
@@ -33,6 +36,8 @@ _REPLY = (
     "and the budget runs out: the next provider answers, and when none has room you are told when it opens again."
 )
 _QUESTION_CHARS = 200
+_DIMENSIONS = 8
+_DIMENSIONS_MAX = 4096
 
 
 class DemoProvider:
@@ -73,6 +78,25 @@ class DemoProvider:
         body = {**self._head(reservation), "choices": [], "usage": to_openai(usage)}
         yield Chunk(usage=usage, model=reservation.slot.model, body=body)
 
+    async def embed(self, request: EmbeddingRequest, reservation: Reservation) -> Completion:
+        """A vector for each input that says nothing but that inputs differ; the script's failures hold for it too."""
+        self._calls += 1
+        await asyncio.sleep(self._number("start_s", 0.1))
+        if (error := self._failure(reservation)) is not None:
+            raise error
+        asked = request.extra.get("dimensions")
+        dimensions = min(asked, _DIMENSIONS_MAX) if isinstance(asked, int) and asked > 0 else _DIMENSIONS
+        packed = request.extra.get("encoding_format") == "base64"
+        made = [_vector(each, dimensions) for each in request.inputs]
+        data = [
+            {"object": "embedding", "index": index, "embedding": _base64(each) if packed else each}
+            for index, each in enumerate(made)
+        ]
+        usage = Usage(sum(len(each.split()) + 1 if isinstance(each, str) else len(each) for each in request.inputs), 0)
+        stated = {"prompt_tokens": usage.prompt, "total_tokens": usage.prompt}
+        body = {"object": "list", "data": data, "model": reservation.slot.model, "usage": stated}
+        return Completion("", "stop", reservation.slot.model, usage, body)
+
     async def close(self) -> None:
         """Nothing is open."""
 
@@ -106,6 +130,17 @@ class DemoProvider:
     def _chunk(self, reservation: Reservation, delta: Mapping[str, Any], *, text: str = "", finish: str | None = None) -> Chunk:
         body = {**self._head(reservation), "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
         return Chunk(text, bool(text), "", finish, None, reservation.slot.model, body)
+
+
+def _vector(given: object, dimensions: int) -> list[float]:
+    """Numbers from -1 to 1 out of the input's digest."""
+    seed = hashlib.sha256(repr(given).encode("utf-8", "surrogatepass")).digest()
+    return [byte / 127.5 - 1.0 for byte in (seed * (dimensions // len(seed) + 1))[:dimensions]]
+
+
+def _base64(vector: list[float]) -> str:
+    """As `encoding_format` base64 has it: little-endian floats of four bytes."""
+    return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()
 
 
 def _texts(request: Request) -> list[str]:

@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from gateway.chat import Chunk, Completion, Request
+from gateway.chat import Chunk, Completion, EmbeddingRequest, Request
 from gateway.clock import Clock
 from gateway.errors import OutputParameterRefused
 from gateway.ledger import Reservation
@@ -26,6 +26,8 @@ MAX_COMPLETION_TOKENS = "max_completion_tokens"
 _WANTS_COMPLETION_NAME = re.compile(r"(o[1-9]|gpt-[5-9])([-.].*)?")
 _SHOWN = frozenset({"tool_calls", "function_call", "audio"})
 """Parts of a delta, beside its text, of which a client sees something."""
+VECTORS_BYTES_MAX = 128 << 20
+"""Vectors are long: 2,048 of 3,072 numbers are about 75 MB as text."""
 _OURS = ("model", "messages", "stream", "stream_options", "n", MAX_TOKENS, MAX_COMPLETION_TOKENS)
 
 
@@ -35,8 +37,9 @@ class OpenAIProvider:
     def __init__(self, settings: ProviderSettings, http: HttpClient, clock: Clock) -> None:
         self.name = settings.name
         headers = {"Authorization": f"Bearer {settings.api_key}"} if settings.api_key else {}
-        url = f"{settings.base_url.rstrip('/')}/chat/completions"
-        self._endpoint = Endpoint(settings, http, clock, url, headers, classify.OPENAI)
+        root = settings.base_url.rstrip("/")
+        self._endpoint = Endpoint(settings, http, clock, f"{root}/chat/completions", headers, classify.OPENAI)
+        self._embeddings = Endpoint(settings, http, clock, f"{root}/embeddings", headers, classify.OPENAI)
         self._limit_names: dict[str, str] = {}
         """By model, where it was flipped."""
 
@@ -72,8 +75,18 @@ class OpenAIProvider:
         finally:
             call.close()
 
+    async def embed(self, request: EmbeddingRequest, reservation: Reservation) -> Completion:
+        """The vectors of every input, in the provider's own bytes."""
+        model = reservation.slot.model
+        body = {**request.extra, "model": model, "input": request.inputs}
+        call = await self._embeddings.open(body, model, "", stream=False)
+        try:
+            return _vectors(await call.read(VECTORS_BYTES_MAX), call, model, len(request.inputs))
+        finally:
+            call.close()
+
     async def close(self) -> None:
-        """Closes every connection."""
+        """Closes every connection, those of both endpoints: they have one client."""
         await self._endpoint.close()
 
     async def _open(self, body: Mapping[str, Any], reservation: Reservation, limit_name: str, *, stream: bool) -> Call:
@@ -205,6 +218,22 @@ def _completion(data: bytes, call: Call, model: str) -> Completion:
     if not finish:
         raise call.unanswered("the answer has no finish reason")
     return Completion(text, finish, model_of(body) or model, call.usage, body, data)
+
+
+def _vectors(data: bytes, call: Call, model: str, inputs: int) -> Completion:
+    """The vectors, one for each input. Raises what an error object in them means, Unanswered when they are none."""
+    try:
+        body = from_json(data)
+        call.usage = usage.find_openai(body)
+        if body.get("error") or body.get("object") == "error":
+            raise call.refusal(None, data)
+        made = len(body["data"])
+    except (ValueError, AttributeError, TypeError, LookupError):
+        words = classify.bounded(data[:400].decode("utf-8", "replace"))
+        raise call.unanswered(f"the answer is not of this format: {words}") from None
+    if made != inputs:
+        raise call.unanswered(f"{made} vectors came for {inputs} inputs")
+    return Completion("", "stop", model_of(body) or model, call.usage, body, data)
 
 
 def _error_bytes(event: Mapping[str, Any], first: Mapping[str, Any], data: bytes) -> bytes:

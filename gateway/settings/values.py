@@ -17,6 +17,8 @@ from gateway.errors import UnknownTarget
 
 FREE_APIS = ("local", "demo")
 """Wire formats behind which nobody sends a bill."""
+EMBEDDING_APIS = ("openai", "demo")
+"""Wire formats that know vectors."""
 
 
 @dataclass(frozen=True)

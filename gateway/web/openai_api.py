@@ -1,4 +1,4 @@
-"""`/v1`: chat completions, streamed or whole, and the list of models, in OpenAI's shape.
+"""`/v1`: chat completions, streamed or whole, embeddings, and the list of models, in OpenAI's shape.
 
 A provider's own bytes are forwarded as they came. Headers of a stream wait for its first chunk, so that a refused
 stream is a plain JSON answer; after it a failure is one last event whose `finish_reason` is "error".
@@ -12,15 +12,15 @@ from contextlib import suppress
 import orjson
 from aiohttp import web
 
-from gateway.chat import Origin
+from gateway.chat import Completion, Origin
 from gateway.clock import Clock
-from gateway.dispatcher import Dispatcher
+from gateway.dispatcher import Dispatcher, Reply
 from gateway.settings import Settings
-from gateway.store.keys import Keys
+from gateway.store.keys import Key, Keys
 from gateway.web.auth import caller, key_of
 from gateway.web.exchange import Exchange, Routed, Whole
 from gateway.web.metrics import Metrics
-from gateway.web.parsing import chat_call, idempotency_key
+from gateway.web.parsing import chat_call, embedding_call, idempotency_key
 from gateway.web.problems import COST, PROVIDER, REQUEST_ID
 from gateway.web.streaming import StreamSender
 
@@ -42,6 +42,7 @@ class OpenAIApi:
         """The routes under `/v1`."""
         return [
             web.post("/v1/chat/completions", self.routed_chat),
+            web.post("/v1/embeddings", self.embeddings),
             web.get("/v1/models", self.models),
             web.get("/v1/models/{model:.+}", self.model),
         ]
@@ -82,26 +83,48 @@ class OpenAIApi:
         key = await key_of(exchange.header("authorization"), self._keys)
         exchange.came_from(key)
         call = chat_call(await exchange.body())
-        given = exchange.header("idempotency-key")
-        if given is not None:
-            exchange.rename(f"key:{key.name}:{idempotency_key(given)}")
-        origin = Origin(exchange.request_id, "http", user=key.name, key=key.name, dedupe=given is not None)
+        origin = origin_of(exchange, key)
         if call.stream:
             events = self._dispatcher.stream(call.request, call.target, origin)
             await self._sender.send(exchange, events, origin, call.include_usage)
             return None
         # The answer need not wait for its settling, which is ahead of this client's next request in any case.
         reply = await self._dispatcher.complete(call.request, call.target, origin, settle_first=False)
-        completion = reply.completion
-        headers = {
-            "Content-Type": _JSON,
-            REQUEST_ID: reply.request_id,
-            PROVIDER: reply.slot.provider,
-            COST: str(reply.cost_micro_usd),
-        }
-        return Whole(200, headers, orjson.dumps(completion.body) if completion.raw is None else completion.raw)
+        return Whole(200, answer_headers(reply), _bytes(reply.completion))
+
+    async def embeddings(self, request: web.Request) -> web.Response:
+        """Vectors of texts, gated as a chat completion is; what is held is the bound of the texts alone."""
+        exchange = Routed(request)
+        key = await key_of(exchange.header("authorization"), self._keys)
+        exchange.came_from(key)
+        asked, target = embedding_call(await exchange.body())
+        reply = await self._dispatcher.complete(asked, target, origin_of(exchange, key), settle_first=False)
+        return web.Response(headers=answer_headers(reply), body=_bytes(reply.completion))
 
     def _model(self, name: str) -> dict[str, object]:
         chain, slots = self._settings.slots(name)
         owner = "sluicegate" if chain in self._settings.chains else slots[0].provider
         return {"id": name, "object": "model", "created": 0, "owned_by": owner}
+
+
+def origin_of(exchange: Exchange, key: Key) -> Origin:
+    """Where the request comes from. With an `Idempotency-Key` it has the id that this means. Raises InvalidRequest."""
+    given = exchange.header("idempotency-key")
+    if given is not None:
+        exchange.rename(f"key:{key.name}:{idempotency_key(given)}")
+    return Origin(exchange.request_id, "http", user=key.name, key=key.name, dedupe=given is not None)
+
+
+def answer_headers(reply: Reply) -> dict[str, str]:
+    """The headers of an answer in one piece: who gave it, and what it cost."""
+    return {
+        "Content-Type": _JSON,
+        REQUEST_ID: reply.request_id,
+        PROVIDER: reply.slot.provider,
+        COST: str(reply.cost_micro_usd),
+    }
+
+
+def _bytes(completion: Completion) -> bytes:
+    """The provider's own bytes where they are the answer."""
+    return orjson.dumps(completion.body) if completion.raw is None else completion.raw

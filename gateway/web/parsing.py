@@ -1,4 +1,4 @@
-"""The body of a chat completion, checked by hand: what is wrong is refused by name before anything is asked.
+"""The bodies of chat completions and embeddings, checked by hand: what is wrong is refused by name before anything is asked.
 
 Everything raises InvalidRequest with the field in `param`. Checks follow the published OpenAI shape, and no more: a
 field that is not known here travels on untouched.
@@ -6,13 +6,13 @@ field that is not known here travels on untouched.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
-from gateway.chat import Request
+from gateway.chat import EmbeddingRequest, Request
 from gateway.errors import InvalidRequest
 from gateway.estimate import refused_fields
 
@@ -20,11 +20,18 @@ BODY_BYTES_MAX = 20 * 1024 * 1024
 OUTPUT_TOKENS_MAX = 100_000_000
 ANSWERS_MAX = 128
 TARGET_CHARS_MAX = 256
+INPUTS_MAX = 2048
+"""Of one request for embeddings, as OpenAI has it."""
+TOKEN_MAX = 1 << 31
 DEPTH_MAX = 100
 """Deeper JSON than this is refused: encoders and the estimate walk it, and each has its own limit further up."""
 
 ROLES = frozenset(("system", "developer", "user", "assistant", "tool", "function"))
 _TAKEN = frozenset(("model", "messages", "max_tokens", "max_completion_tokens", "n", "stream", "stream_options"))
+
+
+_OTHER_INPUTS = ("messages", "inputs", "texts", "images", "content")
+"""Fields in which some servers take further inputs of an embedding: there would be no bound for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,20 +47,14 @@ class ChatCall:
 def chat_call(body: bytes) -> ChatCall:
     """Checks a body of POST /v1/chat/completions. Raises InvalidRequest (status 400)."""
     fields = json_object(body)
-    target = fields.get("model")
-    if not isinstance(target, str) or not target:
-        raise InvalidRequest("model must be a non-empty string", "model")
-    if len(target) > TARGET_CHARS_MAX or not target.isprintable():
-        raise InvalidRequest(f"model must be at most {TARGET_CHARS_MAX} printable characters", "model")
+    target = target_of(fields)
     messages = fields.get("messages")
     if not isinstance(messages, list) or not messages:
         raise InvalidRequest("messages must be a non-empty list", "messages")
     for index, message in enumerate(messages):
         _check_message(message, index)
     _check_tools(fields.get("tools"))
-    if refused := refused_fields(fields):
-        names = ", ".join(refused)
-        raise InvalidRequest(f"{names}: would change the price or the destination of the call, and is refused", refused[0])
+    refuse_unpriced(fields)
     stream = _flag(fields, "stream")
     include_usage = _include_usage(fields, stream)
     n = _count(fields, "n", ANSWERS_MAX)
@@ -68,6 +69,57 @@ def chat_call(body: bytes) -> ChatCall:
         stream,
         include_usage,
     )
+
+
+def embedding_call(body: bytes) -> tuple[EmbeddingRequest, str]:
+    """Checks a body of POST /v1/embeddings; the second value is its target. Raises InvalidRequest (status 400)."""
+    fields = json_object(body)
+    target = target_of(fields)
+    inputs = _inputs(fields.get("input"))
+    for name in _OTHER_INPUTS:
+        if fields.get(name) is not None:
+            raise InvalidRequest(f"{name}: only input is read", name)
+    refuse_unpriced(fields)
+    if not isinstance(fields.get("encoding_format", ""), str):
+        raise InvalidRequest("encoding_format must be a string", "encoding_format")
+    return EmbeddingRequest(inputs, {name: value for name, value in fields.items() if name not in ("model", "input")}), target
+
+
+def _inputs(given: object) -> list[str] | list[list[int]]:
+    """The inputs as a list, whichever of the four shapes came: a text, texts, tokens, lists of tokens."""
+    if isinstance(given, str) or (isinstance(given, list) and given and all(map(_is_token, given))):
+        given = [given]
+    if not isinstance(given, list) or not given:
+        raise InvalidRequest("input must be a text, a list of texts, a list of tokens or a list of such lists", "input")
+    if len(given) > INPUTS_MAX:
+        raise InvalidRequest(f"input has {len(given)} entries; at most {INPUTS_MAX} are taken", "input")
+    of_text = isinstance(given[0], str)
+    for index, each in enumerate(given):
+        if not each or (not isinstance(each, str) if of_text else not isinstance(each, list) or not all(map(_is_token, each))):
+            kind = "a text that is not empty" if of_text else "a list of tokens that is not empty"
+            raise InvalidRequest(f"input[{index}] must be {kind}, as the first one is", f"input[{index}]")
+    return given
+
+
+def _is_token(value: object) -> bool:
+    return type(value) is int and 0 <= value < TOKEN_MAX
+
+
+def target_of(fields: Mapping[str, Any]) -> str:
+    """What `model` names. Raises InvalidRequest."""
+    target = fields.get("model")
+    if not isinstance(target, str) or not target:
+        raise InvalidRequest("model must be a non-empty string", "model")
+    if len(target) > TARGET_CHARS_MAX or not target.isprintable():
+        raise InvalidRequest(f"model must be at most {TARGET_CHARS_MAX} printable characters", "model")
+    return target
+
+
+def refuse_unpriced(fields: Mapping[str, Any]) -> None:
+    """Raises InvalidRequest for fields that change what the call costs or where it goes."""
+    if refused := refused_fields(fields):
+        names = ", ".join(refused)
+        raise InvalidRequest(f"{names}: would change the price or the destination of the call, and is refused", refused[0])
 
 
 def json_object(body: bytes) -> dict[str, Any]:

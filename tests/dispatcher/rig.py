@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.budget import Budget, Budgets, Calendar, Lifetime, Rolling, Unit
-from gateway.chat import Chunk, Origin, Request, Slot, Usage
+from gateway.chat import Asked, Chunk, EmbeddingRequest, Origin, Request, Slot, Usage
 from gateway.dispatcher import Begun, Dispatcher, Priced, Reply
 from gateway.errors import GatewayError, Refused, Unanswered
 from gateway.ledger import State
@@ -77,15 +77,17 @@ class TenTokens:
     def __init__(self) -> None:
         self.learnt: list[int] = []
 
-    def prompt_bound(self, slot: Slot, model: Model, request: Request) -> int:
+    def prompt_bound(self, slot: Slot, model: Model, request: Asked) -> int:
         """Words, at least ten."""
+        if isinstance(request, EmbeddingRequest):
+            return max(10, sum(map(len, request.inputs)))
         return max(10, sum(len(str(message.get("content") or "").split()) for message in request.messages))
 
     def received_bound(self, slot: Slot, text: str) -> int:
         """Twice the words, so that a bound is told from the truth."""
         return 2 * len(text.split())
 
-    def learn(self, slot: Slot, model: Model, request: Request, usage: Usage) -> None:
+    def learn(self, slot: Slot, model: Model, request: Asked, usage: Usage) -> None:
         """Remembers it."""
         self.learnt.append(usage.prompt)
 

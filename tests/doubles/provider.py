@@ -9,14 +9,14 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 
-from gateway.chat import Chunk, Completion, Request, Usage
+from gateway.chat import Asked, Chunk, Completion, EmbeddingRequest, Request, Usage
 from gateway.errors import ProviderError
 from gateway.ledger import Reservation
 
 Pending = Callable[[str], bool]
 """True when the ledger holds a pending reservation of this id."""
 
-Draw = Callable[[Request, Reservation], "Play"]
+Draw = Callable[[Asked, Reservation], "Play"]
 """Draws what a call does."""
 
 
@@ -80,7 +80,7 @@ class ScriptedProvider:
     draw: Draw | None = None
     """In place of the default, when the script is at its end."""
     bills: list[Bill] = field(default_factory=list)
-    requests: list[Request] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
     door: Callable[[], float] | None = None
     """Draws the latency of a call, in seconds, on top of the play's own."""
     under_way: int = 0
@@ -124,6 +124,16 @@ class ScriptedProvider:
         finally:
             self.under_way -= 1
 
+    async def embed(self, request: EmbeddingRequest, reservation: Reservation) -> Completion:
+        """One vector for each input, billed at the play's prompt and nothing else."""
+        play, bill = self._begin(request, reservation)
+        await asyncio.sleep(play.delay_s)
+        if play.error is not None:
+            raise self._error(play, bill)
+        bill.prompt = play.prompt
+        data = [{"object": "embedding", "index": index, "embedding": [1.0]} for index, _ in enumerate(request.inputs)]
+        return Completion("", "stop", reservation.slot.model, self._stated(play, bill), {"object": "list", "data": data})
+
     async def stream(self, request: Request, reservation: Reservation) -> AsyncGenerator[Chunk, None]:
         """The answer in deltas, then the finish reason, then the usage."""
         play, bill = self._begin(request, reservation)
@@ -146,7 +156,7 @@ class ScriptedProvider:
             if play.bills_anyway and not ended:
                 self._bill(bill, play, request, self._spoken(play, bill, request))
 
-    def _begin(self, request: Request, reservation: Reservation) -> tuple[Play, Bill]:
+    def _begin(self, request: Asked, reservation: Reservation) -> tuple[Play, Bill]:
         assert reservation.slot.provider == self.name, "a reservation of another provider"
         assert reservation.id not in self._used, "a reservation used twice"
         assert self.pending is None or self.pending(reservation.id), "a call without a pending reservation"

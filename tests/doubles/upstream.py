@@ -5,7 +5,7 @@ As an own process: `python -m tests.doubles.upstream --port 0` prints `listening
 `GET /__meter`, `POST /__script` ({"default": …, "queue": […], "models": {…}}), `POST /__release`, `POST /__reset`.
 
 The script of a request is, first that exists: its body's own `script`, the queue's next, the model's, the default.
-It speaks `POST /v1/chat/completions` (OpenAI) and `POST /v1/messages` (Anthropic).
+It speaks `POST /v1/chat/completions` and `POST /v1/embeddings` (OpenAI), and `POST /v1/messages` (Anthropic).
 """
 
 from __future__ import annotations
@@ -117,6 +117,7 @@ class Upstream:
     async def __aenter__(self) -> Self:
         app = web.Application(client_max_size=64 << 20)
         app.router.add_post("/v1/chat/completions", self._chat)
+        app.router.add_post("/v1/embeddings", self._chat)
         app.router.add_post("/v1/messages", self._messages)
         app.router.add_get("/__meter", self._get_meter)
         app.router.add_post("/__script", self._post_script)
@@ -230,6 +231,8 @@ class Upstream:
             return refusal
         if script.body is not None or script.status != 200:
             return self._fixed(script)
+        if "input" in seen.body:
+            return self._vectors(script, seen)
         made = wire.plan(script, seen.body, seen.model)
         if seen.body.get("stream"):
             return await self._stream(request, made, seen, anthropic)
@@ -243,6 +246,15 @@ class Upstream:
         response = web.json_response(answer, headers=script.headers)
         self._pack(response)
         return response
+
+    def _vectors(self, script: Script, seen: Seen) -> web.Response:
+        answer = wire.embeddings_body(script, seen.body, seen.model)
+        seen.prompt_billed, seen.done = answer["usage"]["prompt_tokens"], True
+        self.meter.prompt_tokens += seen.prompt_billed
+        self._tally(seen.model)["tokens"] += seen.prompt_billed
+        if script.usage == "none":
+            del answer["usage"]
+        return web.json_response(answer, headers=script.headers)
 
     def _fixed(self, script: Script) -> web.Response:
         body = script.body if script.body is not None else {"error": script.error}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain as chained
@@ -189,6 +191,19 @@ def openai_body(made: Plan) -> tuple[dict[str, Any], int]:
     elif script.usage != "none":
         body["usage"] = usage
     return body, len(pieces)
+
+
+def embeddings_body(script: Script, body: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """A vector of two numbers for each input: its place, and its length in words or tokens, which are what is billed."""
+    given = body["input"] if isinstance(body["input"], list) else [body["input"]]
+    lengths = [len(each.split() if isinstance(each, str) else each) for each in given]
+    vectors: list[Any] = [[float(index), float(length)] for index, length in enumerate(lengths)]
+    if body.get("encoding_format") == "base64":
+        vectors = [base64.b64encode(struct.pack("<2f", *vector)).decode() for vector in vectors]
+    prompt = sum(lengths) if script.prompt_tokens is None else script.prompt_tokens
+    data = [{"object": "embedding", "index": index, "embedding": vector} for index, vector in enumerate(vectors)]
+    usage = {"prompt_tokens": prompt, "total_tokens": prompt}
+    return {"object": "list", "data": data, "model": script.model or model, "usage": usage}
 
 
 def _tool_call(index: int, call: Mapping[str, Any]) -> dict[str, Any]:

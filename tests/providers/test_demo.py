@@ -1,12 +1,14 @@
 """The scripted provider: labelled, deterministic, and it fails as it is told."""
 
+import base64
+import struct
 import time
 from contextlib import aclosing
 from typing import Any, cast
 
 import pytest
 
-from gateway.chat import Request
+from gateway.chat import EmbeddingRequest, Request, Usage
 from gateway.errors import Refused, Unanswered
 from gateway.providers.demo import DemoProvider
 from gateway.settings import ProviderSettings
@@ -69,3 +71,17 @@ async def test_messages_of_parts_and_none_at_all() -> None:
     parts = Request([{"role": "user", "content": [{"type": "text", "text": "in parts"}]}])
     assert "You wrote: in parts" in (await demo().complete(parts, reservation())).text
     assert (await demo(reply="hi {question}").complete(cast(Any, Request([])), reservation())).text == "[demo] hi "
+
+
+async def test_vectors_differ_by_input_and_come_in_the_size_and_form_that_is_asked() -> None:
+    asked = EmbeddingRequest(["one two", "three"], {"dimensions": 3})
+    made = await demo().embed(asked, reservation())
+    first, second = (entry["embedding"] for entry in made.body["data"])
+    assert (len(first), len(second)) == (3, 3)
+    assert first != second
+    assert made.usage == Usage(5, 0)
+    packed = await demo().embed(EmbeddingRequest(["one two"], {"dimensions": 3, "encoding_format": "base64"}), reservation())
+    (entry,) = packed.body["data"]
+    assert struct.unpack("<3f", base64.b64decode(entry["embedding"])) == pytest.approx(first)
+    with pytest.raises(Refused):
+        await demo(fail="refused").embed(asked, reservation())

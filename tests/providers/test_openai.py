@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import settings as settings_
 from hypothesis import strategies as st
 
-from gateway.chat import Request, Usage
+from gateway.chat import EmbeddingRequest, Request, Usage
 from gateway.dispatcher.replies import assembled
 from gateway.errors import Unanswered
-from gateway.providers import Provider, classify, openai
+from gateway.providers import Embedder, Provider, classify, openai
 from gateway.providers.call import Call, Endpoint
 from gateway.providers.lean import LeanClient
 from tests.doubles.clock import SettableClock
@@ -224,3 +224,15 @@ async def test_a_whole_answer_for_a_stream_need_not_have_a_message_and_names_its
     upstream.default = Script(body={"model": 5, "choices": [{"finish_reason": "stop"}]}, content_type="Application/JSON")
     (chunk,) = await collect(make().stream(ASK, reservation()))
     assert (chunk.text, chunk.finish_reason, chunk.model) == ("", "stop", "m")
+
+
+@pytest.mark.parametrize(
+    "body",
+    ["no json", {"object": "list"}, {"data": 4}, {"data": [{"embedding": [1.0]}]}, [1]],
+)
+async def test_vectors_that_are_none_or_too_few_may_have_been_billed(upstream: Upstream, make: Make, body: Any) -> None:
+    upstream.default = Script(body=body)
+    provider = make()
+    assert isinstance(provider, Embedder)
+    with pytest.raises(Unanswered):
+        await provider.embed(EmbeddingRequest(["a", "b"]), reservation())

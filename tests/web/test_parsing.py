@@ -6,7 +6,16 @@ import orjson
 import pytest
 
 from gateway.errors import InvalidRequest
-from gateway.web.parsing import ANSWERS_MAX, DEPTH_MAX, OUTPUT_TOKENS_MAX, chat_call, idempotency_key, json_object
+from gateway.web.parsing import (
+    ANSWERS_MAX,
+    DEPTH_MAX,
+    INPUTS_MAX,
+    OUTPUT_TOKENS_MAX,
+    chat_call,
+    embedding_call,
+    idempotency_key,
+    json_object,
+)
 
 HELLO = [{"role": "user", "content": "hello"}]
 
@@ -165,3 +174,39 @@ def test_case_60_fields_that_change_price_or_destination_are_refused_by_name(fie
     error = refused(body(**{field: "x"}))
     assert error.param == field
     assert field in error.message
+
+
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [("a", ["a"]), (["a", "b"], ["a", "b"]), ([1, 2], [[1, 2]]), ([[1], [2, 3]], [[1], [2, 3]])],
+)
+def test_an_embeddings_input_has_four_shapes(given: Any, read: Any) -> None:
+    asked, target = embedding_call(orjson.dumps({"model": "m", "input": given, "encoding_format": "base64", "dimensions": 4}))
+    assert (list(asked.inputs), target) == (read, "m")
+    assert asked.extra == {"encoding_format": "base64", "dimensions": 4}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"input": ""}, "input[0]"),
+        ({"input": []}, "input"),
+        ({"input": None}, "input"),
+        ({"input": {"text": "a"}}, "input"),
+        ({"input": ["a", ""]}, "input[1]"),
+        ({"input": ["a", [1]]}, "input[1]"),
+        ({"input": [1, "a"]}, "input[0]"),
+        ({"input": [[1], []]}, "input[1]"),
+        ({"input": [[1, -1]]}, "input[0]"),
+        ({"input": [[True]]}, "input[0]"),
+        ({"input": ["a"] * (INPUTS_MAX + 1)}, "input"),
+        ({"encoding_format": 4}, "encoding_format"),
+        ({"messages": HELLO}, "messages"),
+        ({"service_tier": "priority"}, "service_tier"),
+        ({"model": ""}, "model"),
+    ],
+)
+def test_an_embeddings_field_that_is_wrong_is_refused_by_name(fields: dict[str, Any], param: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        embedding_call(orjson.dumps({"model": "m", "input": "a"} | fields))
+    assert caught.value.param == param
