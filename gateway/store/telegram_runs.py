@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import Connection, Row, Select, and_, delete, literal, or_, select, update
+from sqlalchemy import Connection, Row, Select, and_, delete, func, literal, or_, select, update
 
 from gateway.runs import Decision
 from gateway.store.database import Database
@@ -23,6 +23,10 @@ from gateway.store.telegram import TEXT_MAX, Lane, upsert
 
 CLAIM_MS = 120_000
 """After this long a claim without an end is nobody's: its message may have arrived."""
+
+
+ABOUT = func.substr(tg_posts.c.subject, 5)
+"""The id of a message's run or approval: by this side of the comparison theirs is found by its key."""
 
 
 class PostState(StrEnum):
@@ -119,16 +123,15 @@ class Posts:
 
     async def stale(self, limit: int = 50) -> list[Post]:
         """The messages of approvals that are still to be sent, or do not show yet what was decided."""
-        asks = tg_posts.c.subject == literal("ask:") + approvals.c.id
         behind = and_(tg_posts.c.state == PostState.SENT, approvals.c.decision != Decision.OPEN.value)
         late = tg_posts.c.shown == "", or_(tg_posts.c.state == PostState.PENDING, behind)
-        wanted = select(tg_posts).join(approvals, asks).where(tg_posts.c.bot_id == self.bot_id, *late)
+        wanted = select(tg_posts).join(approvals, approvals.c.id == ABOUT).where(tg_posts.c.bot_id == self.bot_id, *late)
         return await self._posts(wanted.limit(limit))
 
     async def prune(self) -> None:
         """Forgets the messages of runs that are forgotten."""
-        shows = select(runs.c.id).where(tg_posts.c.subject == literal("run:") + runs.c.id).exists()
-        asks = select(approvals.c.id).where(tg_posts.c.subject == literal("ask:") + approvals.c.id).exists()
+        shows = select(runs.c.id).where(runs.c.id == ABOUT).exists()
+        asks = select(approvals.c.id).where(approvals.c.id == ABOUT).exists()
         statement = delete(tg_posts).where(tg_posts.c.bot_id == self.bot_id, ~shows, ~asks)
         await self._database.write(lambda connection: connection.execute(statement))
 

@@ -57,7 +57,8 @@ async def test_a_person_sees_what_they_may_start_and_starts_it_by_a_button(tmp_p
     async with rig(tmp_path, sqlite_url, files=FILES, workflows=RULES) as run:
         await run.api.say("/workflows")
         shown = await run.api.answered("news: Sums up the news.")
-        assert list(shown.buttons) == ["▶️ news", "▶️ tidy"]
+        assert {"▶️ news", "▶️ tidy"} <= set(shown.buttons)
+        assert "▶️ secret" not in shown.buttons
         assert all(len(token.encode()) <= 64 for token in shown.buttons.values())
         await run.api.tap(shown, "tidy")
         card = await run.api.answered("tidy · queued")
@@ -92,7 +93,7 @@ async def test_case_52_the_one_message_of_a_run_says_what_it_waits_for_until_whe
         await run.api.until(lambda: run.bot.ready)
         await run.runs.step_began(made.id, "summary", "ask")
         await run.runs.set_state(made.id, RunState.RUNNING)
-        await run.api.until(lambda: card.text == "▶️ news · running\n✅ fetch\n▶️ summary · attempt 2")
+        await run.api.until(lambda: card.text.startswith("▶️ news · running\n✅ fetch\n▶️ summary"))
         await ended(run.runs, made.id)
         await run.api.until(lambda: card.text.startswith("✅ news · done") and not card.buttons)
         assert len(run.api.bubbles()) == 1
