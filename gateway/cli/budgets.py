@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import typer
 
@@ -13,10 +14,11 @@ from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import amount, bar, document, moment, on_terminal, scope_text, show, stamp, unit_name
 from gateway.cli.session import actor, load_settings, opened
 from gateway.clock import from_ms, to_ms
+from gateway.store.budgets import Balance
 
 
 async def show_budgets(config: Path | None, *, as_json: bool) -> int:
-    """Every counter: spent, held, left, a bar, and when it resets."""
+    """Every counter: spent, held, left, a bar, when it resets, and when it runs out at its present pace."""
     settings = load_settings(config)
     async with opened(settings) as app:
         balances = await app.books.balances()
@@ -37,11 +39,18 @@ async def show_budgets(config: Path | None, *, as_json: bool) -> int:
             amount(balance.unit, balance.left),
             amount(balance.unit, balance.limit),
             moment(balance.resets_at, settings.zone, now, never="-"),
+            _end_of(balance, settings.zone, now),
         ]
         for balance in balances
     ]
-    show(["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets at"], rows, right={5, 6, 7, 8})
+    headers = ["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets at", "runs out"]
+    show(headers, rows, right={5, 6, 7, 8})
     return DONE
+
+
+def _end_of(balance: Balance, zone: ZoneInfo, now: datetime) -> str:
+    """When it is used up at its present pace."""
+    return moment(balance.runs_out_at, zone, now, never="-") if balance.left else "used up"
 
 
 async def raise_budget(config: Path | None, name: str, change: str, duration: str, *, as_json: bool) -> int:

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from datetime import datetime
 
 import orjson
-from sqlalchemy import Connection, insert, select, update
+from sqlalchemy import Connection, func, insert, select, update
 
 from gateway.budget import Budget, Budgets, Unit, Window, limit_at
 from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
+from gateway.forecast import Pace, forecast
 from gateway.ledger import Counter, Raises, changes_of
 from gateway.store.audit import record
-from gateway.store.rebuild import basis, insert_missing, recount
-from gateway.store.tables import adjustments, counters
+from gateway.store.rebuild import SCOPE_COLUMNS, SPENT, basis, insert_missing, matches, recount
+from gateway.store.tables import adjustments, counters, usage
+
+LATE_MS = 7 * 86_400_000
+"""The pace of a lifetime budget is that of its last week."""
+PACE_LEAST_MS = 3_600_000
+"""One call a minute ago is no pace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,11 @@ class Balance:
     """The end of a calendar window; when a rolling one's oldest spend leaves; None for lifetime, or where nothing leaves."""
     window: str
     label: str
+    runs_out_at: datetime | None = None
+    """When it is used up at its present pace, never later than it resets; None where it lasts. Now, where it is used up."""
 
     def as_json(self) -> dict[str, object]:
-        """The fixed fields of surface.md §3."""
+        """The fixed fields of a listed budget."""
         resets_at = None if self.resets_at is None else self.resets_at.isoformat().replace("+00:00", "Z")
         return {
             "name": self.name, "scope": dict(self.scope), "unit": str(self.unit), "limit": self.limit, "spent": self.spent,
@@ -64,10 +72,11 @@ def balances(connection: Connection, budgets: Budgets, raises: Raises, now_ms: i
     found = _load(connection, budgets)
     listed = []
     for budget in budgets.all:
+        paces = _paces(connection, budget, now_ms)
         keys = sorted(key for name, key in found if name == budget.name) if "*" in budget.scope.values() else [""]
         for key in keys:
             counter = found.get((budget.name, key), Counter())
-            listed.append(_balance(budget, key, counter, raises, now_ms))
+            listed.append(_balance(budget, key, counter, raises, now_ms, paces.get(key)))
     return listed
 
 
@@ -160,11 +169,13 @@ def _load(connection: Connection, budgets: Budgets) -> dict[tuple[str, str], Cou
     }
 
 
-def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms: int) -> Balance:
+def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms: int, pace: Pace | None) -> Balance:
     at_ms = max(now_ms, counter.newest)
     spent, held = counter.balance(budget.window, at_ms)
     limit = limit_at(budget.base_limit(key), changes_of(raises, budget, key), now_ms)
     leaves = _leaves(budget, counter, at_ms)
+    spends = {start: amount for start, (amount, _) in counter.buckets.items()}
+    runs_out = forecast(budget.window, limit, spends, held, at_ms, pace)
     return Balance(
         name=budget.name,
         key=key,
@@ -177,7 +188,24 @@ def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms:
         resets_at=None if leaves is None else from_ms(leaves),
         window=budget.window.text,
         label=budget.label,
+        runs_out_at=None if runs_out is None else from_ms(runs_out),
     )
+
+
+def _paces(connection: Connection, budget: Budget, now_ms: int) -> dict[str, Pace]:
+    """How fast each counter of a lifetime budget was spent of late, by its usage rows; those of single runs have no pace."""
+    if budget.window.leaves_at(0) is not None or "run" in budget.scope:
+        return {}
+    stars = [kind for kind in budget.scope_kinds if budget.scope[kind] == "*"]
+    columns = [SCOPE_COLUMNS[kind] for kind in stars]
+    late = usage.c.started >= now_ms - LATE_MS, usage.c.started <= now_ms
+    query = select(func.sum(SPENT[budget.unit]), func.min(usage.c.started), *columns).where(*matches(budget), *late)
+    found = {}
+    for amount, since, *values in connection.execute(query.group_by(*columns) if columns else query):
+        key = budget.key(dict(budget.scope) | dict(zip(stars, values, strict=True)))
+        if amount and key is not None:
+            found[key] = Pace(int(amount), max(now_ms - since, PACE_LEAST_MS))
+    return found
 
 
 def _leaves(budget: Budget, counter: Counter, at_ms: int) -> int | None:

@@ -88,7 +88,7 @@ def recount(connection: Connection, budget: Budget, at_ms: int) -> dict[str, Cou
     held = case((usage.c.state == State.PENDING.value, HELD[budget.unit]), else_=0)
     for bucket, counts in _buckets(budget, current, oldest):
         groups: list[ColumnElement[Any]] = [*values_of, bucket]
-        query = select(func.sum(SPENT[budget.unit]), func.sum(held), *groups).where(*_matches(budget), counts)
+        query = select(func.sum(SPENT[budget.unit]), func.sum(held), *groups).where(*matches(budget), counts)
         for spent, pending, *values, start in connection.execute(query.group_by(*groups)):
             add(values, window.bucket(int(start)), int(spent), int(pending))
     corrections = select(adjustments.c.key, adjustments.c.at, adjustments.c.amount).where(
@@ -101,7 +101,8 @@ def recount(connection: Connection, budget: Budget, at_ms: int) -> dict[str, Cou
     return found
 
 
-def _matches(budget: Budget) -> list[ColumnElement[bool]]:
+def matches(budget: Budget) -> list[ColumnElement[bool]]:
+    """The usage rows that count in a budget, whenever they were started."""
     found = [
         SCOPE_COLUMNS[kind].is_not(None) if value == "*" else SCOPE_COLUMNS[kind] == value for kind, value in budget.scope.items()
     ]

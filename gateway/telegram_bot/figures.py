@@ -35,7 +35,7 @@ def concerns(balance: Balance, work: Work) -> bool:
 
 
 def line(desk: Desk, work: Work, balance: Balance) -> str:
-    """One budget: a bar of what is spent and held, and when it opens."""
+    """One budget: a bar of what is spent and held, when it opens, and when it is gone at its present pace."""
     used = balance.spent + balance.held
     share = 1.0 if balance.limit <= 0 else min(used / balance.limit, 1.0)
     full = int(share * BAR + 0.5)
@@ -48,6 +48,8 @@ def line(desk: Desk, work: Work, balance: Balance) -> str:
         # A calendar window begins anew as a whole; a rolling one gives room back bit by bit.
         key = "budget_frees" if balance.window.startswith("rolling") else "budget_renews"
         said += " · " + work.say(key, when=when)
+    if balance.left and balance.runs_out_at is not None:
+        said += " · " + work.say("budget_runs_out", when=desk.when(work.reader, balance.runs_out_at))
     return said
 
 

@@ -100,7 +100,8 @@ def test_budgets_have_their_fixed_fields_and_a_plain_table(folder: Path) -> None
     assert listed[0]["resets_at"] is None
     assert listed[1]["resets_at"].endswith("Z")
     table = good(run(folder, "budgets")).out.splitlines()
-    assert table[0].split() == ["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets", "at"]
+    heads = ["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets", "at", "runs", "out"]
+    assert table[0].split() == heads
     assert "$1.50" in table[3]
     assert "\x1b" not in "".join(table)
 

@@ -84,6 +84,23 @@ async def test_an_empty_rolling_budget_has_nothing_that_leaves_and_a_raise_shows
         await office.books.history("nothing")
 
 
+async def test_a_balance_says_when_it_is_used_up_at_its_present_pace(office: Office) -> None:
+    await office.spend(300, 150, user="ada")
+    await office.spend(300, 150, user="cid")
+    noon = office.clock.now()
+    hour, day, ada, _, ever = await office.books.balances()
+    # 600 tokens of 1,000 in a quarter of an hour, 300 micro-USD of 500 in half a day, two requests of ten just now.
+    assert (hour.runs_out_at, day.runs_out_at) == (noon + timedelta(minutes=10), noon + timedelta(hours=8))
+    assert (ada.runs_out_at, ever.runs_out_at) == (noon + timedelta(hours=4), noon + timedelta(hours=4))
+    office.clock.advance(hours=2)
+    await office.spend(1, 200, user="ada")
+    _, day, _, _, ever = await office.books.balances()
+    assert (day.left, day.runs_out_at) == (0, office.clock.now())
+    assert ever.runs_out_at == office.clock.now() + timedelta(hours=4, minutes=40)
+    office.clock.advance(days=8)
+    assert [one.runs_out_at for one in await office.books.balances() if one.name != "person"] == [None, None, None]
+
+
 async def test_usage_is_added_up_by_any_attribute_and_by_local_days(office: Office) -> None:
     since = office.clock.now()
     await office.spend(100, 7, user="ada", chat="1")

@@ -59,6 +59,24 @@ async def test_people_see_bars_without_names_or_amounts_and_admins_see_all(tmp_p
         assert "moonshot" not in public.text, "a group reads no names, whoever asks"
 
 
+async def test_a_bar_says_when_it_is_full_at_its_present_pace(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=BUDGETS) as run:
+        run.first.default = Script(text="Yes.", prompt_tokens=24_999, output_tokens=1)
+        for _ in range(3):
+            await run.api.say("question", PERSON)
+        await run.api.until(lambda: len(run.api.bubbles()) == 3)
+        await run.idle()
+        run.clock.advance(minutes=20)
+        await run.api.say("/budget", PERSON)
+        shown = await run.api.answered("Your allowance")
+        assert shown.text.splitlines() == [
+            "▓▓▓▓▓▓▓▓░░ 75% Your allowance for today · renews at 00:00 · at this pace gone at 16:27",
+            "▓▓▓▓▓▓▓▓░░ 75% The team's allowance for this hour · renews at 13:00 · at this pace gone at 12:27",
+        ]
+        await run.api.say("/budget", PERSON, **{"from": person(PERSON, "es")})
+        assert "· a este ritmo se agota a las 16:27" in (await run.api.answered("Tu cupo")).text
+
+
 async def test_usage_is_the_persons_own_month(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url) as run:
         run.first.default = Script(text="Yes.", prompt_tokens=1200, output_tokens=1)
