@@ -327,7 +327,9 @@ class Notice:
 
     id: int
     run: str
+    """The run that tells it; "" for what the program itself tells, such as reports."""
     step: str
+    """What makes it one of its run's, or of the program's: it is told once."""
     to: str
     text: str
     created: datetime
@@ -335,6 +337,16 @@ class Notice:
     """The path of a file inside the run's folder, to be attached."""
     state: NoticeState = NoticeState.PENDING
     detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Attachment:
+    """A file that goes with something to be told, kept beside it in the database."""
+
+    name: str
+    content: bytes
+    picture: bool = False
+    """Shown where that can be, else sent as a file."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -326,6 +326,7 @@ def upgrade() -> None:
         sa.Column("created", sa.BigInteger(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("detail", sa.Text(), nullable=False),
+        sa.Column("bot", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_outbox")),
     )
     op.create_index(
@@ -337,6 +338,15 @@ def upgrade() -> None:
         sqlite_where=sa.text("state = 'pending'"),
     )
     op.create_index("uq_outbox_run_step", "outbox", ["run", "step"], unique=True)
+    op.create_table(
+        "outbox_files",
+        sa.Column("notice", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("name", sa.String(length=255), nullable=False),
+        sa.Column("picture", sa.Boolean(), nullable=False),
+        sa.Column("content", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("notice", "number", name=op.f("pk_outbox_files")),
+    )
     op.create_table(
         "run_events",
         sa.Column("run", sa.String(length=64), nullable=False),
@@ -455,6 +465,7 @@ def downgrade() -> None:
     op.drop_table("run_steps")
     op.drop_table("run_signals")
     op.drop_table("run_events")
+    op.drop_table("outbox_files")
     op.drop_table("outbox")
     op.drop_table("approvals")
     op.drop_index("ix_usage_started", table_name="usage")

@@ -3,7 +3,7 @@
 What a run's calls cost is not kept here: the usage rows name run and step, and are its one truth.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, String, Table, Text, text
+from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
 
 from gateway.store.metadata import metadata, number, word
 
@@ -122,10 +122,22 @@ outbox = Table(
     Column("created", BigInteger, nullable=False),
     Column("state", String(16), nullable=False),
     Column("detail", Text, nullable=False),
+    Column("bot", BigInteger),
     Index("uq_outbox_run_step", "run", "step", unique=True),
     Index("ix_outbox_pending", "id", postgresql_where=text("state = 'pending'"), sqlite_where=text("state = 'pending'")),
 )
-"""What runs want told, one row per step."""
+"""What runs want told, one row per step; and what the program itself tells, with `run` "" and the bot that tells it."""
+
+outbox_files = Table(
+    "outbox_files",
+    metadata,
+    Column("notice", Integer, primary_key=True, autoincrement=False),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("name", String(255), nullable=False),
+    Column("picture", Boolean, nullable=False),
+    Column("content", LargeBinary, nullable=False),
+)
+"""What goes with a notice of the program's own: whoever sends it may be on another machine."""
 
 schedules = Table(
     "schedules",

@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-from sqlalchemy import Connection, Select, and_, delete, or_, select, tuple_, update
+from sqlalchemy import Connection, Select, and_, delete, func, or_, select, tuple_, update
 
 from gateway.clock import Clock, to_ms
 from gateway.errors import UnknownRun
@@ -277,11 +277,17 @@ class Runs:
         )
 
     async def notices(self, kind: str, limit: int = 50, *, bot: int | None = None) -> list[Notice]:
-        """What is still to be told over "telegram" or to "file", the oldest first; with `bot` not what is another bot's."""
+        """What is still to be told over "telegram" or to "file", the oldest first; with `bot` not what is another bot's.
+
+        Without `bot` only what runs tell.
+        """
         pending = outbox.c.state == NoticeState.PENDING.value, outbox.c.to.startswith(f"{kind}:", autoescape=True)
         query = select(outbox).where(*pending).order_by(outbox.c.id).limit(limit)
-        if bot is not None:
-            query = query.join(runs, runs.c.id == outbox.c.run).where(or_(runs.c.bot.is_(None), runs.c.bot == bot))
+        if bot is None:
+            query = query.where(outbox.c.run != "")
+        else:
+            whose = func.coalesce(outbox.c.bot, runs.c.bot)
+            query = query.outerjoin(runs, runs.c.id == outbox.c.run).where(or_(whose.is_(None), whose == bot))
         return await self._database.read(lambda connection: [notice_of(row) for row in connection.execute(query)])
 
     async def begin_notice(self, notice: int) -> bool:

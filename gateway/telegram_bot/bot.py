@@ -20,6 +20,7 @@ from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.outbox import Outbox
 from gateway.store.runs import Runs
 from gateway.store.telegram import Arrival, Inbox, Lane, State
 from gateway.store.telegram_runs import Forms, Posts
@@ -79,7 +80,7 @@ class TelegramBot:
         runs, posts, forms = Runs(database, clock), Posts(database, self.bot_id), Forms(database, self.bot_id)
         self._desk = Desk(
             settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id,
-            flows, runs, posts, forms,
+            flows, runs, posts, forms, Outbox(database, clock),
         )  # fmt: skip
         self._handlers = Handlers(self._desk, Door(self._desk), self._app)
         self._parking, self._watch = Parking(self._desk), Watch(self._desk)

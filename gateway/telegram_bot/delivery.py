@@ -130,6 +130,23 @@ class Delivery:
 
         return await self._persist(place, caption, Weight.NORMAL, call, repeatable=False, tries=tries)
 
+    async def photo(self, place: Place, content: bytes, name: str, caption: Part, *, tries: int = TRIES_MAX) -> int:
+        """Shows a picture with a text under it and returns the message's id. Raises as `send` does."""
+
+        async def call(chat_id: int, caption: Part) -> int:
+            message = await self._bot.send_photo(
+                chat_id,
+                content,
+                caption=caption.text or None,
+                filename=name,
+                caption_entities=_entities(caption),
+                message_thread_id=place.lane.thread_id or None,
+                rate_limit_args=Weight.NORMAL,  # type: ignore[call-arg]
+            )
+            return message.message_id
+
+        return await self._persist(place, caption, Weight.NORMAL, call, repeatable=False, tries=tries)
+
     async def edit(
         self, place: Place, message_id: int, part: Part, weight: Weight = Weight.NORMAL, keyboard: Keyboard = ()
     ) -> None:

@@ -20,6 +20,7 @@ from gateway.runs import Run
 from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.outbox import Outbox
 from gateway.store.runs import Runs
 from gateway.store.telegram import Inbox, Lane, Letter
 from gateway.store.telegram_runs import Forms, Posts
@@ -118,6 +119,8 @@ class Desk:
     runs: Runs
     posts: Posts
     forms: Forms
+    outbox: Outbox
+    """What the program itself tells, with its pictures and files."""
     poke: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to be told of runs."""
     username: str = ""

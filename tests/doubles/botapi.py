@@ -23,12 +23,15 @@ from tests.doubles.tdlib import problem
 TOKEN = "123456:TEST"
 UNTIL_S = 30.0
 """How long a test waits for what must come: long, since the machine may be busy with other things."""
+SENDS = {"sendDocument": "document", "sendPhoto": "photo"}
+"""The methods that send a file, and where it is in the request."""
 REACTIONS = {str(emoji.value) for emoji in ReactionEmoji}
 
 _EXTRA = {
     "sendMessage": ("message_thread_id", "link_preview_options", "entities", "protect_content", "disable_notification"),
     "editMessageText": ("link_preview_options", "entities"),
     "sendDocument": ("message_thread_id", "disable_content_type_detection"),
+    "sendPhoto": ("message_thread_id",),
     "sendChatAction": ("message_thread_id",),
 }
 
@@ -91,7 +94,7 @@ class Bubble:
     reply_to: int | None
     edits: int = 0
     file: tuple[str, bytes] | None = None
-    """The name and the bytes of a document; its caption is the text."""
+    """The name and the bytes of a document or a picture; its caption is the text."""
 
 
 @dataclass
@@ -177,7 +180,7 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
     def _apply(self, method: str, fields: dict[str, Any], uploads: dict[str, Any]) -> Any:
         if method == "setMessageReaction":
             return self._react(fields)
-        text, kind = ("caption", "caption_entities") if method == "sendDocument" else ("text", "entities")
+        text, kind = ("caption", "caption_entities") if method in SENDS else ("text", "entities")
         entities = json.loads(fields.get(kind) or "[]")
         if method in ("sendMessage", "editMessageText") or fields.get(text):
             found = problem(str(fields.get(text, "")), entities)
@@ -191,8 +194,8 @@ class BotApi(LoBotApiEmulator):  # type: ignore[misc]
             return {**result, "id": int(TOKEN.split(":")[0]), "username": self.username, "first_name": "Test bot"}
         if method == "sendMessage":
             return self._sent(fields, entities, result)
-        if method == "sendDocument":
-            sent = uploads["document"]
+        if method in SENDS:
+            sent = uploads[SENDS[method]]
             return self._sent(fields | {"text": fields.get("caption", "")}, entities, result, (sent["filename"], sent["data"]))
         if method == "editMessageText":
             return self._edited(fields, entities, result)

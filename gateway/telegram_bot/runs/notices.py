@@ -1,4 +1,4 @@
-"""What runs want said in chats: a text as models write it, and a file as a document. What may have arrived is not repeated."""
+"""What runs and the program itself want said in chats: texts, pictures and files. What may have arrived is not repeated."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 
 from gateway.effects import EffectError
 from gateway.notice import text
-from gateway.runs import Notice, NoticeState, Run
+from gateway.runs import Attachment, Notice, NoticeState, Run
 from gateway.store.telegram_runs import PostState
 from gateway.telegram_bot.delivery import TRIES_MAX, Place
 from gateway.telegram_bot.desk import Desk
@@ -46,20 +46,41 @@ class Notices:
     async def send(self, notice: Notice) -> None:
         """Sends one notice, if nobody else does. Raises Later."""
         desk = self._desk
-        run = await desk.runs.get(notice.run)
+        sends = await self._sends(notice)
         if not await desk.runs.begin_notice(notice.id):
             return
-        lane = lane_named(notice.to)
-        if lane is None:
+        if sends is None:
             await desk.runs.end_notice(notice.id, NoticeState.FAILED, "this is no chat of Telegram's")
             return
-        state = await self._bring(Place(lane), notice, run)
+        state = await _one_by_one(sends)
         await desk.runs.end_notice(notice.id, state)
         if state is NoticeState.PENDING:
             raise Later
 
-    async def _bring(self, place: Place, notice: Notice, run: Run) -> NoticeState:
-        """Sends text and file; once a part of it has arrived, what is left is not begun anew."""
+    async def _sends(self, notice: Notice) -> list[Send] | None:
+        """The messages of a notice, each to be sent by a call; None where it goes to no chat."""
+        lane = lane_named(notice.to)
+        if lane is None:
+            return None
+        if notice.run:
+            return await self._of_run(Place(lane), notice, await self._desk.runs.get(notice.run))
+        return self._own(Place(lane), notice.text, await self._desk.outbox.attachments(notice.id))
+
+    def _own(self, place: Place, said: str, attachments: list[Attachment]) -> list[Send]:
+        """What the program itself tells: its text as it is written, under its first picture where there is room for it."""
+        delivery, whole = self._desk.delivery, plain_parts(said)
+        under = Part("")
+        if attachments and len(whole) == 1 and units(said) <= CAPTION_UNITS:
+            under, whole = whole[0], []
+        sends: list[Send] = [partial(delivery.send, place, part, Weight.NORMAL) for part in whole]
+        for each in attachments:
+            way = delivery.photo if each.picture else delivery.document
+            sends.append(partial(way, place, each.content, each.name, under))
+            under = Part("")
+        return sends
+
+    async def _of_run(self, place: Place, notice: Notice, run: Run) -> list[Send]:
+        """What a run tells: its text as models write it, and its file."""
         delivery = self._desk.delivery
         said, name, content = notice.text, "", None
         if notice.file is not None:
@@ -74,7 +95,7 @@ class Notices:
         sends: list[Send] = [partial(delivery.send, place, part, Weight.NORMAL) for part in whole]
         if content is not None:
             sends.append(partial(delivery.document, place, content, name, caption or Part("")))
-        return await _one_by_one(sends)
+        return sends
 
     async def _content(self, notice: Notice, run: Run) -> bytes | None:
         """The bytes of the file; None when it is gone or too large, which is said in its place."""
