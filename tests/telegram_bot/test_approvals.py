@@ -112,6 +112,19 @@ async def test_what_only_admins_may_decide_is_asked_of_them_in_private_too(tmp_p
         assert await decision(run, asked) == (Decision.APPROVED, "telegram:43")
 
 
+async def test_a_schedule_that_tells_somebody_who_may_not_decide_asks_the_admins_too(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, files=FILES) as run:
+        made = await run.bot._desk.flows.start("tidy", {}, Starter("schedule", "nightly", chat=str(PERSON)), key="s")
+        await run.runs.take(made.id, "worker")
+        asked = await ask(run, made, "admins")
+        mine, theirs = await question(run), await question(run, ADMIN)
+        await run.api.tap(mine, "Approve")
+        await run.api.alerted("P42")
+        await run.api.tap(theirs, "Reject", ADMIN)
+        await run.api.until(lambda: "Rejected by P1." in mine.text)
+        assert await decision(run, asked) == (Decision.REJECTED, "telegram:1")
+
+
 async def test_a_run_without_a_chat_asks_the_admins_and_one_for_users_anybody_listed(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url, files=FILES) as run:
         for key in ("a", "b"):

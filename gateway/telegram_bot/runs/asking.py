@@ -6,7 +6,7 @@ import structlog
 from telegram.error import TelegramError
 
 from gateway.errors import UnknownRun
-from gateway.runs import Approval, Decision, Run
+from gateway.runs import Approval, Decision, Run, Starter
 from gateway.store.telegram import Lane
 from gateway.store.telegram_runs import Post, PostState
 from gateway.telegram_bot.delivery import Gone, Place, Uneditable
@@ -40,12 +40,15 @@ class Asking:
         await desk.posts.want(f"ask:{approval_id}", lanes or [NOWHERE], PostState.PENDING if lanes else PostState.FAILED)
 
     async def _lanes(self, approval: Approval, run: Run) -> list[Lane]:
-        """The run's own chat; where whoever started it may not decide, or is not there, also those who may, in private."""
-        own = lane_of(run)
+        """The run's own chat; where nobody in it may decide, or there is none, also those who may, in private."""
+        own, admins = lane_of(run), await self._desk.admins()
         lanes = [] if own is None else [own]
-        if own is None or not among(approval.who, run.starter, run.starter):
-            people = [int(one) for one in approval.who if one.isdecimal()]
-            people += await self._desk.admins() if "admins" in approval.who else []
+        reader = run.starter
+        if own is not None and own.chat_id > 0:
+            # Whoever started it, a schedule too: in a private chat it is that person who reads and taps.
+            reader = Starter("telegram", str(own.chat_id), own.chat_id in admins)
+        if own is None or not among(approval.who, reader, run.starter):
+            people = [int(one) for one in approval.who if one.isdecimal()] + (admins if "admins" in approval.who else [])
             lanes += [Lane(person) for person in dict.fromkeys(people) if Lane(person) not in lanes]
         return lanes
 
