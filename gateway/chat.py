@@ -20,7 +20,8 @@ class Request:
     `max_output_tokens` is the output limit, None when the caller named none (the provider's default applies).
     `n` is the number of answers asked for. `extra` holds every other field of the body, passed through untouched
     (tools, temperature, response_format …); fields that change price or destination never get this far.
-    `clampable` is false where a shortened answer is useless (a workflow's `ask`).
+    `clampable` is false where a shortened answer is useless (a workflow's `ask`). `anthropic` is true when the caller speaks
+    Anthropic's shape: what only that format knows (cache marks, thinking, `top_k` …) then stays with its providers.
     """
 
     messages: Sequence[Message]
@@ -28,6 +29,7 @@ class Request:
     n: int = 1
     extra: Mapping[str, Any] = field(default_factory=dict)
     clampable: bool = True
+    anthropic: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,9 @@ from gateway.chat import Asked, Chunk, Completion, EmbeddingRequest, Slot, Usage
 from gateway.dispatcher.received import Received
 from gateway.dispatcher.values import Begun, Priced, Reply
 
+_NOT_SAID = frozenset(("role", "type", "id", "thinking_blocks"))
+"""Parts of a message that generated nothing, or the same again."""
+
 
 def fingerprint(request: Asked, target: str) -> str:
     """A digest of everything that is asked: the same id with another one is a conflict."""
@@ -111,7 +114,7 @@ def said(body: Mapping[str, Any]) -> str:
 
 def _words(part: Any) -> str:
     if isinstance(part, Mapping):
-        return "".join(_words(value) for key, value in part.items() if key not in ("role", "type", "id"))
+        return "".join(_words(value) for key, value in part.items() if key not in _NOT_SAID)
     if isinstance(part, list):
         return "".join(map(_words, part))
     return part if isinstance(part, str) else ""

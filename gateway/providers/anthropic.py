@@ -10,7 +10,7 @@ from gateway.clock import Clock
 from gateway.errors import CallerFault
 from gateway.ledger import Reservation
 from gateway.providers import classify, usage
-from gateway.providers.anthropic_shape import Untranslatable, finish_reason, from_anthropic, to_anthropic
+from gateway.providers.anthropic_shape import THINKING, Untranslatable, finish_reason, from_anthropic, to_anthropic
 from gateway.providers.call import Call, Endpoint, as_chunk, from_json, model_of
 from gateway.providers.http import HttpClient
 from gateway.settings import ProviderSettings
@@ -145,9 +145,11 @@ class _Reader:
             return [self._chunk({"tool_calls": [call]}, visible=True)]
         if kind == "text" and block.get("text"):
             return [self._chunk({"content": block["text"]}, text=_words(block["text"]))]
-        if kind in ("thinking", "redacted_thinking"):
+        if kind in THINKING:
             # Thinking may be withheld and then sends no text: it is life all the same.
             self._call.content_came = True
+            if kind == "redacted_thinking":
+                return [self._chunk({"thinking_blocks": [block]})]
         return []
 
     def _block_delta(self, index: int, delta: Mapping[str, Any]) -> list[Chunk]:
@@ -156,6 +158,8 @@ class _Reader:
             return [self._chunk({"content": delta["text"]}, text=_words(delta["text"]))]
         if kind == "thinking_delta":
             return [self._chunk({"reasoning_content": delta["thinking"]}, reasoning=_words(delta["thinking"]))]
+        if kind == "signature_delta":
+            return [self._chunk({"thinking_signature": _words(delta["signature"])})]
         if kind == "input_json_delta" and index in self._tools:
             call = {"index": self._tools[index], "function": {"arguments": _words(delta["partial_json"])}}
             return [self._chunk({"tool_calls": [call]}, visible=True)]
@@ -163,12 +167,13 @@ class _Reader:
 
     def _message_delta(self, event: Mapping[str, Any]) -> list[Chunk]:
         self._stated.update({name: value for name, value in (event.get("usage") or {}).items() if value is not None})
-        stop = (event.get("delta") or {}).get("stop_reason")
+        ended = event.get("delta") or {}
+        stop = ended.get("stop_reason")
         if not stop:
             return []
         self._call.finished = True
         finish = finish_reason(stop)
-        chunks = [self._chunk({}, finish=finish)]
+        chunks = [self._chunk({}, finish=finish, stop_sequence=ended.get("stop_sequence"))]
         # Without its own usage the event leaves only the beginning's output count, which is too low to settle.
         stated = usage.anthropic(self._stated) if event.get("usage") else None
         if stated is not None:
@@ -178,11 +183,23 @@ class _Reader:
         return chunks
 
     def _chunk(
-        self, delta: dict[str, Any], *, text: str = "", reasoning: str = "", visible: bool = False, finish: str | None = None
+        self,
+        delta: dict[str, Any],
+        *,
+        text: str = "",
+        reasoning: str = "",
+        visible: bool = False,
+        finish: str | None = None,
+        stop_sequence: str | None = None,
     ) -> Chunk:
         self._call.content_came = self._call.content_came or bool(text or reasoning or visible)
-        body = {**self._head, "choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
-        return Chunk(text, visible or bool(text), reasoning, finish, None, self._head["model"], body)
+        choice = {"index": 0, "delta": delta, "finish_reason": finish}
+        if stop_sequence:
+            # The name that vLLM gives it.
+            choice["stop_reason"] = stop_sequence
+        return Chunk(
+            text, visible or bool(text), reasoning, finish, None, self._head["model"], {**self._head, "choices": [choice]}
+        )
 
 
 def _words(value: Any) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -15,6 +16,12 @@ _TRANSLATED = frozenset(
     | {"tools", "tool_choice", "parallel_tool_calls", "stop", "response_format"}
 )
 """Fields of OpenAI's body that are written anew, or that only we or OpenAI read."""
+_COMMON = frozenset({"temperature", "top_p", "tools", "tool_choice", "parallel_tool_calls", "stop"})
+_FUNCTION = frozenset({"name", "description", "parameters", "strict"})
+_MESSAGE = frozenset({"role", "content", "tool_calls", "tool_call_id"})
+_PART = frozenset({"type", "text", "image_url"})
+"""What both formats know of a request's fields, of a tool, a message and a part."""
+THINKING = ("thinking", "redacted_thinking")
 _FINISH = {
     "end_turn": "stop",
     "stop_sequence": "stop",
@@ -55,6 +62,24 @@ def to_anthropic(request: Request, model: str, output_tokens: int) -> dict[str, 
     return body
 
 
+def without_anthropics_own(request: Request) -> Request:
+    """A request in Anthropic's shape without what only its format knows: strict servers of OpenAI's refuse unknown fields."""
+    extra = {name: value for name, value in request.extra.items() if name in _COMMON}
+    if "tools" in extra:
+        extra["tools"] = [{**tool, "function": _only(tool["function"], _FUNCTION)} for tool in extra["tools"]]
+    messages = []
+    for message in request.messages:
+        kept = _only(message, _MESSAGE)
+        if isinstance(kept.get("content"), list):
+            kept["content"] = [_only(part, _PART) for part in kept["content"]]
+        messages.append(kept)
+    return replace(request, messages=messages, extra=extra)
+
+
+def _only(fields: Mapping[str, Any], names: frozenset[str]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if name in names}
+
+
 def _system(messages: Sequence[Message]) -> str | list[Any]:
     """System and developer messages, wherever they stand; as text unless their parts carry more than text."""
     contents = [message.get("content") for message in messages if message.get("role") in ("system", "developer")]
@@ -74,6 +99,7 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
             result = {"type": "tool_result", "tool_use_id": message.get("tool_call_id"), "content": message.get("content") or ""}
             if isinstance(result["content"], list):
                 result["content"] = _parts(result["content"])
+            result |= {name: message[name] for name in ("is_error", "cache_control") if name in message}
             # All results of one turn must come together, in one message.
             if turns and turns[-1].get("results"):
                 turns[-1]["content"].append(result)
@@ -90,9 +116,11 @@ def _turns(messages: Sequence[Message]) -> list[dict[str, Any]]:
 def _assistant(message: Message) -> str | list[Any]:
     calls = message.get("tool_calls") or ()
     content = message.get("content")
-    if not calls and isinstance(content, str):
+    thoughts = message.get("thinking_blocks")
+    if not calls and not thoughts and isinstance(content, str):
         return content
-    blocks = [part for part in _parts(content) if part.get("type") != "text" or part.get("text")]
+    blocks = list(thoughts) if isinstance(thoughts, list) else []
+    blocks += [part for part in _parts(content) if part.get("type") != "text" or part.get("text")]
     for call in calls:
         function = call.get("function") or {}
         try:
@@ -161,9 +189,14 @@ def from_anthropic(message: Mapping[str, Any], usage: Usage | None, created: int
     said: dict[str, Any] = {"role": "assistant", "content": text if text or not calls else None}
     if thinking:
         said["reasoning_content"] = thinking
+    if kept := [block for block in blocks if block.get("type") in THINKING]:
+        # Their signatures must come back with the results of tools.
+        said["thinking_blocks"] = kept
     if calls:
         said["tool_calls"] = calls
     choice = {"index": 0, "message": said, "finish_reason": finish_reason(message["stop_reason"])}
+    if message.get("stop_sequence"):
+        choice["stop_reason"] = message["stop_sequence"]
     body = {"id": message.get("id"), "object": "chat.completion", "created": created, "model": message.get("model")}
     body["choices"] = [choice]
     if usage is not None:

@@ -16,6 +16,7 @@ from gateway.clock import Clock
 from gateway.errors import OutputParameterRefused
 from gateway.ledger import Reservation
 from gateway.providers import classify, usage
+from gateway.providers.anthropic_shape import without_anthropics_own
 from gateway.providers.call import Call, Endpoint, as_chunk, from_json, model_of
 from gateway.providers.http import HttpClient
 from gateway.providers.plain import Plain, PlainEvents, with_content
@@ -104,6 +105,8 @@ class OpenAIProvider:
         return self._limit_names.get(model, default)
 
     def _body(self, request: Request, reservation: Reservation) -> dict[str, Any]:
+        if request.anthropic:
+            request = without_anthropics_own(request)
         body = {name: value for name, value in request.extra.items() if name not in _OURS}
         body["model"] = reservation.slot.model
         body["messages"] = request.messages

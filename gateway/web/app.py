@@ -1,7 +1,7 @@
 """The web application: its routes and the one middleware.
 
-Every answer carries a request id; every failure is OpenAI-shaped JSON and never a traceback. Only `/healthz`,
-`/readyz` and the Telegram webhook are open without a key; the webhook has its own secret.
+Every answer carries a request id; every failure is JSON of the shape that the address speaks and never a traceback. Only
+`/healthz`, `/readyz` and the Telegram webhook are open without a key; the webhook has its own secret.
 """
 
 from __future__ import annotations
@@ -22,9 +22,12 @@ from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
+from gateway.web import messages_shape
 from gateway.web.auth import Denied, admin, is_admin, request_id
 from gateway.web.budget_api import BudgetApi
 from gateway.web.failures import failure, refusal
+from gateway.web.messages_api import PATH as MESSAGES
+from gateway.web.messages_api import MessagesApi
 from gateway.web.metrics import Metrics, exposition
 from gateway.web.openai_api import OpenAIApi
 from gateway.web.parsing import BODY_BYTES_MAX
@@ -75,7 +78,8 @@ def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
     budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
     workflows = WorkflowApi(services.desk, services.keys)
-    app.add_routes([*openai.routes(), *budgets.routes(), *workflows.routes(), *_Plain(services).routes()])
+    messages = MessagesApi(services.dispatcher, services.keys, openai.sender)
+    app.add_routes([*openai.routes(), *messages.routes(), *budgets.routes(), *workflows.routes(), *_Plain(services).routes()])
     app.on_shutdown.append(workflows.stop)
     return app
 
@@ -158,7 +162,8 @@ def _guard(services: Services) -> Middleware:
             metrics.answered(response.status)
             return response
         metrics.answered(found.status)
-        status, headers, body = refusal(found, request_id(request))
+        say = messages_shape.refusal if request.path.startswith(MESSAGES) else refusal
+        status, headers, body = say(found, request_id(request))
         return web.Response(body=body, status=status, headers=headers)
 
     return guard

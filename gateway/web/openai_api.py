@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 
 import orjson
 from aiohttp import web
@@ -22,7 +23,7 @@ from gateway.web.exchange import Exchange, Routed, Whole
 from gateway.web.metrics import Metrics
 from gateway.web.parsing import chat_call, embedding_call, idempotency_key
 from gateway.web.problems import COST, PROVIDER, REQUEST_ID
-from gateway.web.streaming import StreamSender
+from gateway.web.streaming import ChatPage, StreamSender
 
 CATCH_UP_S = 1.0
 """How long a look at the budgets waits for answers that are being settled."""
@@ -34,7 +35,8 @@ class OpenAIApi:
 
     def __init__(self, dispatcher: Dispatcher, keys: Keys, metrics: Metrics, settings: Settings, clock: Clock) -> None:
         self._dispatcher, self._keys = dispatcher, keys
-        self._sender = StreamSender(metrics, clock)
+        self.sender = StreamSender(metrics, clock)
+        """Sends the streams of the whole endpoint."""
         self._settings = settings
         self._list = orjson.dumps({"object": "list", "data": [self._model(name) for name in settings.targets]})
 
@@ -49,14 +51,14 @@ class OpenAIApi:
 
     async def caught_up(self) -> None:
         """Returns when the answers given until now are settled: what is read after it knows of them. Bounded in time."""
-        await self._sender.caught_up(CATCH_UP_S)
+        await self.sender.caught_up(CATCH_UP_S)
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_S):
                 await self._dispatcher.settled()
 
     async def settled(self) -> None:
         """Returns when every stream that was sent is settled: part of a graceful stop."""
-        await self._sender.settled()
+        await self.sender.settled()
 
     async def models(self, request: web.Request) -> web.Response:
         """Every name that a request's `model` may have."""
@@ -86,7 +88,7 @@ class OpenAIApi:
         origin = origin_of(exchange, key)
         if call.stream:
             events = self._dispatcher.stream(call.request, call.target, origin)
-            await self._sender.send(exchange, events, origin, call.include_usage)
+            await self.sender.send(exchange, events, origin, partial(ChatPage, include_usage=call.include_usage))
             return None
         # The answer need not wait for its settling, which is ahead of this client's next request in any case.
         reply = await self._dispatcher.complete(call.request, call.target, origin, settle_first=False)

@@ -55,9 +55,9 @@ def chat_call(body: bytes) -> ChatCall:
         _check_message(message, index)
     _check_tools(fields.get("tools"))
     refuse_unpriced(fields)
-    stream = _flag(fields, "stream")
+    stream = flag(fields, "stream")
     include_usage = _include_usage(fields, stream)
-    n = _count(fields, "n", ANSWERS_MAX)
+    n = count(fields, "n", ANSWERS_MAX)
     return ChatCall(
         Request(
             messages=messages,
@@ -120,6 +120,14 @@ def refuse_unpriced(fields: Mapping[str, Any]) -> None:
     if refused := refused_fields(fields):
         names = ", ".join(refused)
         raise InvalidRequest(f"{names}: would change the price or the destination of the call, and is refused", refused[0])
+
+
+def refuse_long_cache(holder: Mapping[str, Any], place: str) -> None:
+    """Raises InvalidRequest for a cache mark that lasts longer than is usual: writing it costs more than its worst case."""
+    mark = holder.get("cache_control")
+    if isinstance(mark, dict) and mark.get("ttl") not in (None, "5m"):
+        name = f"{place}.cache_control.ttl".removeprefix(".")
+        raise InvalidRequest(f"{name}: another one than 5m would change the price of the call, and is refused", name)
 
 
 def json_object(body: bytes) -> dict[str, Any]:
@@ -202,6 +210,7 @@ def _check_part(part: object, place: str) -> None:
     kind = part.get("type")
     if not isinstance(kind, str):
         raise InvalidRequest(f"{place}.type must be a string", f"{place}.type")
+    refuse_long_cache(part, place)
     well_formed = _PART_BODIES.get(kind)
     if well_formed is not None and not well_formed(part.get(kind)):
         raise InvalidRequest(f"{place}.{kind} is missing or has the wrong type", f"{place}.{kind}")
@@ -216,19 +225,21 @@ def _check_tools(tools: object) -> None:
     for index, tool in enumerate(tools):
         if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
             raise InvalidRequest(f"tools[{index}] must be an object with a type", f"tools[{index}]")
+        for holder in (tool, tool.get("function")):
+            if isinstance(holder, dict):
+                refuse_long_cache(holder, f"tools[{index}]")
 
 
 def _output_limit(fields: dict[str, Any]) -> int | None:
     """Both names are accepted; a body that gives both means the smaller."""
     given = [
-        limit
-        for name in ("max_completion_tokens", "max_tokens")
-        if (limit := _count(fields, name, OUTPUT_TOKENS_MAX)) is not None
+        limit for name in ("max_completion_tokens", "max_tokens") if (limit := count(fields, name, OUTPUT_TOKENS_MAX)) is not None
     ]
     return min(given, default=None)
 
 
-def _count(fields: dict[str, Any], name: str, most: int) -> int | None:
+def count(fields: Mapping[str, Any], name: str, most: int) -> int | None:
+    """A number from 1 to `most`, None where there is none. Raises InvalidRequest."""
     value = fields.get(name)
     if value is None:
         return None
@@ -239,7 +250,8 @@ def _count(fields: dict[str, Any], name: str, most: int) -> int | None:
     return value
 
 
-def _flag(fields: dict[str, Any], name: str) -> bool:
+def flag(fields: Mapping[str, Any], name: str) -> bool:
+    """True or false; false where there is none. Raises InvalidRequest."""
     value = fields.get(name)
     if value is not None and not isinstance(value, bool):
         raise InvalidRequest(f"{name} must be true or false", name)
@@ -254,7 +266,7 @@ def _include_usage(fields: dict[str, Any], stream: bool) -> bool:
         raise InvalidRequest("stream_options must be an object", "stream_options")
     if not stream:
         raise InvalidRequest("stream_options is only allowed when stream is true", "stream_options")
-    return _flag(options, "include_usage")
+    return flag(options, "include_usage")
 
 
 def idempotency_key(value: str) -> str:

@@ -8,9 +8,9 @@ client that asked for it, with our `sluicegate` field. A failure after the first
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
-from typing import Any
+from typing import Any, Protocol
 
 import orjson
 
@@ -31,6 +31,38 @@ _HEADERS = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X
 _DONE = b"data: [DONE]\n\n"
 
 
+class Page(Protocol):
+    """One stream's way to its client, in the shape that it asked for: what is ready to be written, and the end."""
+
+    cost_micro_usd: int
+    complete: bool
+    """True once the last chunk was taken: the one with usage and without choices, after a finish reason."""
+
+    def take(self, chunk: Chunk) -> None:
+        """Adds a chunk."""
+        ...
+
+    def say_usage(self, usage: Usage) -> None:
+        """The usage of a stream whose last chunk did not show itself."""
+        ...
+
+    async def flush(self) -> None:
+        """Writes what is ready, in one piece."""
+        ...
+
+    async def end(self) -> None:
+        """Writes the rest and the end."""
+        ...
+
+    async def fail(self, failure: Problem) -> None:
+        """Writes the rest and the last event of a stream that broke."""
+        ...
+
+
+NewPage = Callable[[Exchange, str, Slot, int], Page]
+"""Makes a page: where it goes, the request's id, who answers, and when it began in seconds since 1970."""
+
+
 class StreamSender:
     """Sends streams. Closing the dispatcher's generator is what closes the upstream when a client leaves."""
 
@@ -38,7 +70,7 @@ class StreamSender:
         self._metrics, self._clock = metrics, clock
         self._settling: set[asyncio.Task[None]] = set()
 
-    async def send(self, exchange: Exchange, events: Events, origin: Origin, include_usage: bool) -> None:
+    async def send(self, exchange: Exchange, events: Events, origin: Origin, new_page: NewPage) -> None:
         """Sends the answer as it comes. Raises as the dispatcher does until there is something to show, then nothing."""
         metrics, end, whole = self._metrics, self._metrics.streams_left, False
         try:
@@ -48,7 +80,7 @@ class StreamSender:
             try:
                 await exchange.begin({**_HEADERS, REQUEST_ID: origin.request_id, PROVIDER: begun.slot.provider})
                 created_s = to_ms(self._clock.now()) // 1000
-                page = _Page(exchange, origin.request_id, begun.slot, include_usage, created_s)
+                page = new_page(exchange, origin.request_id, begun.slot, created_s)
                 whole = await self._forward(page, events, origin)
                 end = metrics.streams_done if whole else metrics.streams_broken
             except ConnectionResetError:
@@ -82,7 +114,7 @@ class StreamSender:
         self._settling.add(task)
         task.add_done_callback(self._settling.discard)
 
-    async def _forward(self, page: _Page, events: Events, origin: Origin) -> bool:
+    async def _forward(self, page: Page, events: Events, origin: Origin) -> bool:
         """Writes every event; False when the stream broke."""
         try:
             await _chunks(page, events)
@@ -99,8 +131,8 @@ class StreamSender:
         return False
 
 
-async def _chunks(page: _Page, events: Events) -> None:
-    """Sends chunks, the usage for those who asked, and `[DONE]`: before the settling where the last chunk shows itself."""
+async def _chunks(page: Page, events: Events) -> None:
+    """Sends chunks, the usage and the end: before the settling where the last chunk shows itself."""
     async for event in events:
         if isinstance(event, Chunk):
             page.take(event)
@@ -129,13 +161,12 @@ async def _finish(events: Events, origin: Origin) -> None:
         log_crash(origin.request_id, error)
 
 
-class _Page:
-    """One stream's way to its client: what is ready to be written, which chunk carries the usage, and the end."""
+class ChatPage:
+    """The page of a chat completion. `include_usage`: the client asked for the usage chunk."""
 
-    def __init__(self, exchange: Exchange, request_id: str, slot: Slot, include_usage: bool, created_s: int) -> None:
+    def __init__(self, exchange: Exchange, request_id: str, slot: Slot, created_s: int, *, include_usage: bool) -> None:
         self.cost_micro_usd = 0
         self.complete = False
-        """True once the last chunk was taken: the one with usage and without choices, after a finish reason."""
         self._exchange = exchange
         self._request_id, self._slot = request_id, slot
         self._include_usage, self._created_s = include_usage, created_s

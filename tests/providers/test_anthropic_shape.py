@@ -8,7 +8,7 @@ import pytest
 from gateway.chat import Request
 from gateway.errors import CallerFault
 from gateway.providers import Provider
-from gateway.providers.anthropic_shape import to_anthropic
+from gateway.providers.anthropic_shape import from_anthropic, to_anthropic, without_anthropics_own
 from tests.doubles.upstream import Script, Upstream
 from tests.providers.calls import ask, reservation
 
@@ -156,3 +156,35 @@ async def test_headers_and_path_with_and_without_v1(upstream: Upstream, make: Ma
 async def test_stop_reasons(upstream: Upstream, make: Make, stop: str, finish: str) -> None:
     upstream.default = Script(finish=stop)
     assert (await make("anthropic").complete(Request([]), reservation())).finish_reason == finish
+
+
+def test_thinking_comes_back_with_its_signature_and_results_keep_their_marks() -> None:
+    blocks = [{"type": "thinking", "thinking": "t", "signature": "s"}, {"type": "text", "text": "a"}]
+    message = {"id": "i", "model": "m", "content": blocks, "stop_reason": "stop_sequence", "stop_sequence": "END"}
+    choice = from_anthropic(message, None, 1)["choices"][0]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("stop", "END")
+    marks = {"is_error": True, "cache_control": {"type": "ephemeral"}}
+    result = {"role": "tool", "tool_call_id": "c", "content": "r", **marks}
+    sent = to_anthropic(Request([{"role": "user", "content": "q"}, choice["message"], result]), "m", 9)["messages"]
+    assert sent[1] == {"role": "assistant", "content": blocks}
+    assert sent[2]["content"] == [{"type": "tool_result", "tool_use_id": "c", "content": "r", **marks}]
+
+
+def test_what_only_anthropic_knows_is_left_out_elsewhere() -> None:
+    mark = {"cache_control": {"type": "ephemeral"}}
+    function = {"name": "t", "parameters": {}, "strict": True}
+    plain = [
+        {"role": "user", "content": [{"type": "text", "text": "a"}]},
+        {"role": "assistant", "content": "b", "tool_calls": []},
+        {"role": "tool", "tool_call_id": "c", "content": "r"},
+    ]
+    marked = [
+        {"role": "user", "content": [{"type": "text", "text": "a", **mark}]},
+        {**plain[1], "thinking_blocks": [{"type": "thinking"}]},
+        {**plain[2], "is_error": True, **mark},
+    ]
+    extra = {"top_p": 0.5, "top_k": 4, "thinking": {}, "tools": [{"type": "function", "function": function | mark}]}
+    left = without_anthropics_own(Request(marked, 9, extra=extra, anthropic=True))
+    assert list(left.messages) == plain
+    assert left.extra == {"top_p": 0.5, "tools": [{"type": "function", "function": function}]}
+    assert left.max_output_tokens == 9
