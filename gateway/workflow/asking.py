@@ -90,7 +90,7 @@ def judge(error: ChainExhausted, now: datetime) -> Park | Never | Failed:
             f"{OWN_CAP} {block.budget} is reached: {block.asked:,} {_unit(block)} asked, "
             f"{block.spent:,} of {block.limit:,} are spent"
         )
-    held = all(isinstance(found, Exhausted) and found.held_only for found in open_ones)
+    held = any(isinstance(found, Exhausted) and found.held_only for found in open_ones)
     return Park(now + timedelta(seconds=HELD_S) if held else _not_before(error.available_at, now), _budget(open_ones), held)
 
 

@@ -88,12 +88,12 @@ class Board:
 
     async def waits(self, wait: Wait, kind: str, before: Wait | None = None) -> None:
         """Shows that a step waits, and returns once it was woken. `before` is its last wait, if it has not run since."""
-        if before is None or (before.until, before.reason) != (wait.until, wait.reason):
+        if before is None or (before.shown_until, before.reason) != (wait.shown_until, wait.reason):
             standing = None if before is not None else self.standing(wait.step)
-            shown = standing is not None and (standing.state, standing.waiting_until) == (StepState.WAITING, wait.until)
+            shown = standing is not None and (standing.state, standing.waiting_until) == (StepState.WAITING, wait.shown_until)
             self._open[wait.step] = wait
             await self._write(
-                None if shown else lambda: self.runs.step_waits(self.run.id, wait.step, kind, wait.until, wait.reason)
+                None if shown else lambda: self.runs.step_waits(self.run.id, wait.step, kind, wait.shown_until, wait.reason)
             )
         await self._waits.until_woken(wait)
 
@@ -130,5 +130,5 @@ class Board:
                 await insist(lambda: self.runs.set_state(self.run.id, RunState.RUNNING))
                 return
             first = min(waits, key=lambda wait: (wait.until is None, wait.until or wait.run.created))
-            until, reason = first.until, first.reason
+            until, reason = first.shown_until, first.reason
             await insist(lambda: self.runs.set_state(self.run.id, first.state, waiting_until=until, waiting_for=reason))

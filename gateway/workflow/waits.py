@@ -23,11 +23,16 @@ class Wait:
     reason: str = ""
     """The budget, the signal or the question that it waits for."""
     held: bool = False
-    """For a budget: only other calls' holds were in the way, so that it is worth a try after any close."""
+    """For a budget: only other calls' holds are in the way of some provider, so that it is worth a try after any close."""
     stale: bool = False
     """It stands since before a restart: limits may have changed meanwhile, so that it is worth a try."""
     woken: asyncio.Event = field(default_factory=asyncio.Event)
     decided: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def shown_until(self) -> datetime | None:
+        """What people are told. Nobody knows when a call will end, so a wait for holds has no time."""
+        return None if self.held else self.until
 
     @property
     def age(self) -> tuple[datetime, str, str]:

@@ -10,7 +10,7 @@ from gateway.clock import to_ms
 from gateway.runs import Caps, RunState, StepState
 from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
-from tests.e2e.rig import budget, prepared
+from tests.e2e.rig import budget, prepared, provider
 from tests.workflow.house import OPERATOR, House, house
 
 NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
@@ -183,3 +183,30 @@ async def test_a_run_without_checkpoints_begins_again_and_finds_the_answers_it_p
         await here.start()
         assert (await here.succeeds(run)).result == "first | second"
         assert [seen.body["messages"][0]["content"] for seen in up.seen] == ["one", "two", "two"]
+
+
+async def test_a_step_that_calls_under_way_keep_out_is_shown_once_without_a_time(tmp_path: Path, up: Upstream) -> None:
+    here = House(tmp_path, up, hour(requests=1), clock=SettableClock(NOON))
+    spare = budget("spare-hour", provider="spare", per="hour", requests=1)
+    here.text = here.text.replace("[workflows]", f"{provider('spare', up)}\n{spare}\n[workflows]").replace(
+        '["main"]', '["main", "spare"]'
+    )
+    await here.start()
+    try:
+        await spend(here, 1)
+        up.queue.append(Script(pieces=5, delay_s=4))
+        calls = up.meter.requests
+        slow = await here.begin("every", kind="ask")
+        await here.until(lambda: up.meter.requests > calls)
+        kept_out = await here.begin("every", kind="ask")
+        waiting = await here.reaches(kept_out, RunState.WAITING_BUDGET)
+        assert waiting.waiting_until is None
+        await here.succeeds(slow)
+        async with asyncio.timeout(30):
+            while (shown := await here.runs.get(kept_out)).waiting_until is None:  # noqa: ASYNC110 - a row, read again
+                await asyncio.sleep(0.05)
+        assert shown.waiting_until == datetime(2026, 3, 2, 13, 0, tzinfo=UTC)
+        waits = [event for event in await here.runs.events(kept_out, 0, 100) if event.data.get("state") == StepState.WAITING]
+        assert len(waits) == 2, "once for the call under way, once for the window"
+    finally:
+        await here.stop()
