@@ -25,6 +25,7 @@ run: $(VENV)/.local
 	fi
 
 test: $(VENV)/.test
+	@$(BIN)/python -m tests.clients.install
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -rs $(ARGS)
 
 lint: $(VENV)/.test
