@@ -11,22 +11,26 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, timedelta
+from datetime import timedelta
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import structlog
 
+from gateway.alerts import LOOK_EVERY_S, AlertWatch
+from gateway.budget import Budgets
 from gateway.chat import Slot
 from gateway.clock import Clock, SystemClock
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
 from gateway.estimate import Estimator, Learnt
+from gateway.ledger import Raises
 from gateway.prices import Prices
 from gateway.providers import Provider, build
 from gateway.settings import Settings
 from gateway.store import calibrations
+from gateway.store.alerts import Alerts
 from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.executors import Executors, engine_database
@@ -35,12 +39,14 @@ from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
 from gateway.store.runs import Runs
+from gateway.store.standings import Standings
 from gateway.store.telegram import ParkedPeople
 from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.desk import Desk
 
 if TYPE_CHECKING:
+    from gateway.jobs import Jobs
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
@@ -84,6 +90,9 @@ class App:
         self.keys = Keys(self.database, self.clock)
         self.runs = Runs(self.database, self.clock)
         self._fires = Fires(self.database, self.clock)
+        self.alerts = Alerts(self.database, self.clock)
+        standings = Standings(self.database, self.clock)
+        self.alert_watch = AlertWatch(self.alerts, standings, self._limits, self.clock, looks=SCHEDULER in roles)
         self.ready = asyncio.Event()
         """Set once every surface of this process takes work."""
         self.address = ""
@@ -96,7 +105,7 @@ class App:
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
-        self._scheduler: Any = None
+        self._jobs: Jobs | None = None
         self._metrics: Metrics | None = None
         self._estimator = Estimator()
         self._prices: Prices | None = None
@@ -150,7 +159,7 @@ class App:
             self.clock,
             estimator=self._estimator,
             prices=self._prices,
-            alert=self._alert,
+            alert=self.alert_watch.hear,
             observer=observer,
         )
         # What a dead process on this machine held is charged before the first call asks for room.
@@ -166,7 +175,7 @@ class App:
 
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
-        self._schedule_jobs()
+        self._begin_jobs()
         self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
             await self._start_bot()
@@ -178,27 +187,22 @@ class App:
         roles, workflows = ",".join(sorted(self.roles)), len(self.catalogue.definitions)
         log.info("started", roles=roles, address=self.address, bot=self.bot is not None, workflows=workflows)
 
-    def _schedule_jobs(self) -> None:
-        """Sweeps and retention as jobs. They go by the machine's clock, whatever clock the program is given."""
-        from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
-        from apscheduler.triggers.interval import IntervalTrigger  # type: ignore[import-untyped]
+    def _begin_jobs(self) -> None:
+        from gateway.jobs import Jobs
 
-        self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        jobs = ((self._sweep, SWEEP_EVERY_S), (self._keep_learnt, KEEP_EVERY_S), (self.store.drop_old, DROP_EVERY_S))
-        for work, every_s in jobs:
-            self._add_job(work, IntervalTrigger(seconds=every_s, timezone=UTC))
+        jobs = self._jobs = Jobs()
+        jobs.every(self._sweep, SWEEP_EVERY_S)
+        jobs.every(self._keep_learnt, KEEP_EVERY_S)
+        jobs.every(self.store.drop_old, DROP_EVERY_S)
+        jobs.every(self.alerts.prune, DROP_EVERY_S)
+        jobs.every(self.alert_watch.watch, LOOK_EVERY_S)
         if SCHEDULER in self.roles and self.settings.schedules:
             from gateway.schedules import Alarms, alarm_of
 
             schedules = [alarm_of(schedule, self.desk, self.runs) for schedule in self.settings.schedules]
-            Alarms(schedules, self._fires, self.clock).join(self._add_job)
-            self._add_job(self._forget_fires, IntervalTrigger(seconds=DROP_EVERY_S, timezone=UTC))
-        self._scheduler.start()
-
-    def _add_job(self, work: Callable[[], Awaitable[object]], trigger: Any) -> None:
-        """Has the work done at once and whenever the trigger says, one at a time: a second instance passes by."""
-        arguments = [work.__name__, work, asyncio.Lock()]
-        self._scheduler.add_job(_alone, trigger, arguments, next_run_time=SystemClock().now(), max_instances=2)
+            Alarms(schedules, self._fires, self.clock).join(jobs.add)
+            jobs.every(self._forget_fires, DROP_EVERY_S)
+        jobs.start()
 
     async def _forget_fires(self) -> None:
         await self._fires.prune(self.clock.now() - FIRES_KEPT)
@@ -216,10 +220,11 @@ class App:
             await self.database.write(partial(calibrations.keep, learnt=learnt))
             self._learnt = learnt
 
-    def _alert(self, event: str, fields: Mapping[str, object]) -> None:
-        """An operator hears of it where there is a bot; the dispatcher has logged it."""
-        if self.bot is not None:
-            self.bot.alert(event, fields)
+    def _limits(self) -> tuple[Budgets, Raises]:
+        """What holds now. Raises LedgerUnavailable while nothing can be written."""
+        if self.store.trouble:
+            raise LedgerUnavailable(self.store.trouble)
+        return self.store.budgets, self.store.raises
 
     async def _sweep(self) -> None:
         expired = await self.store.sweep()
@@ -232,6 +237,7 @@ class App:
         self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, self.desk)
         self.pairing_code = await self.bot.pairing_code()
         await self.bot.start()
+        self.alert_watch.directly = self.bot.tell_admins
         self._spawn(self.bot.run())
 
     async def _start_worker(self) -> None:
@@ -325,9 +331,9 @@ class App:
         surfaces = [part.stop() for part in (self.bot, self._server, self.worker) if part is not None]
         self.bot = self._server = self.worker = None
         await asyncio.gather(*surfaces)
-        scheduler, self._scheduler = self._scheduler, None
-        if scheduler is not None:
-            scheduler.shutdown(wait=False)
+        jobs, self._jobs = self._jobs, None
+        if jobs is not None:
+            jobs.stop()
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -370,17 +376,3 @@ async def _new_engine(database_url: str, worker: str) -> Engine:
     from gateway.workflow.dbos_engine import DbosEngine
 
     return DbosEngine(await asyncio.to_thread(engine_database, database_url), worker)
-
-
-async def _alone(name: str, work: Callable[[], Awaitable[object]], running: asyncio.Lock) -> None:
-    """One run of a job. After a stall the scheduler may fire a job again while it runs: that one is passed over."""
-    if running.locked():
-        return
-    async with running:
-        try:
-            await work()
-        except LedgerUnavailable as error:
-            log.warning("job_delayed", job=name, reason=error.reason)
-        except asyncio.CancelledError:
-            # The program stops. Passed on, it would be told as a job that failed; the next start does what is left.
-            log.debug("job_stopped", job=name)

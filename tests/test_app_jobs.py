@@ -7,9 +7,10 @@ import aiohttp
 from sqlalchemy import func, insert, select
 from structlog.testing import capture_logs
 
-from gateway import app as composition
+from gateway import jobs
 from gateway.app import App
 from gateway.budget import Budgets
+from gateway.chat import Origin, Request
 from gateway.clock import SystemClock, to_ms
 from gateway.errors import LedgerUnavailable
 from gateway.store.database import Database
@@ -69,9 +70,9 @@ async def test_a_job_runs_alone_and_a_ledger_that_is_gone_only_delays_it() -> No
         await ended.wait()
         raise LedgerUnavailable("gone")
 
-    first = asyncio.create_task(composition._alone("slow", slow, running))
+    first = asyncio.create_task(jobs._alone("slow", slow, running))
     await begun.wait()
-    await composition._alone("slow", slow, running)
+    await jobs._alone("slow", slow, running)
     assert runs == 1
     ended.set()
     with capture_logs() as told:
@@ -89,3 +90,22 @@ async def test_what_the_store_tells_has_fields(tmp_path: Path) -> None:
         assert await store.sweep() == 1
     assert told == [{"event": "holds_expired", "count": 1, "log_level": "warning"}]
     await store.database.close()
+
+
+async def test_case_14_a_running_program_tells_a_threshold_once_also_beside_another_and_after_a_restart(tmp_path: Path) -> None:
+    settings = prepared(tmp_path, CONFIG.replace('per = "day"', 'per = "lifetime"\nwarn_at = [0.01]'), {})
+    request = Request(messages=[{"role": "user", "content": "Hello"}], max_output_tokens=100)
+    async with App(settings).running() as first, App(settings).running() as second:
+        await first.dispatcher.complete(request, "p", Origin("r1", "http"))
+        await _alerted(second)
+    async with App(settings).running() as third:
+        await third.dispatcher.complete(request, "p", Origin("r2", "http"))
+        await third.alert_watch.watch()
+        assert await _alerted(third) == ["budget_warn:all:0.01@0:"]
+
+
+async def _alerted(app: App) -> list[str]:
+    async with asyncio.timeout(60):
+        while not (found := await app.alerts.newest()):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+    return [alert.subject for alert in found]

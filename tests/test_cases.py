@@ -1,7 +1,6 @@
 """Faults that other products really had, each kept away by at least one test that carries its number.
 
-`python -m tests.test_cases` prints each case with the number of its tests. Numbers that are missing here belong to parts
-of the product that do not exist yet (14: alerts).
+`python -m tests.test_cases` prints each case with the number of its tests.
 """
 
 import re
@@ -23,6 +22,7 @@ CASES = {
     "12a": "a limit lowered below what is spent: no call until enough has left the window",
     "12": "a raise lets waiting work run at once and ends by itself",
     "13": "a changed limit keeps usage; a new window starts from the rows",
+    "14": "a threshold is told once per window, also after a restart and with two replicas",
     "15": "a call refused by one limit does not use up another",
     "16": "a call counts in the window in which it was reserved",
     "17": "a client that leaves mid-stream: upstream closed, the delivered part settled",

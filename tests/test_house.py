@@ -12,8 +12,8 @@ FLOORS = (
     {"estimate", "prices", "ledger", "notice", "forecast"},
     {"store", "providers", "effects"},
     {"dispatcher", "workflow"},
-    {"telegram_bot", "web", "reports", "schedules"},
-    {"cli", "app", "__main__"},
+    {"telegram_bot", "web", "reports", "schedules", "alerts"},
+    {"cli", "app", "jobs", "__main__"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 NEIGHBOURS = {("workflow", "dispatcher")}

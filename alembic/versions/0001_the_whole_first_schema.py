@@ -12,6 +12,19 @@ branch_labels: Sequence[str] | None = None
 depends_on: Sequence[str] | None = None
 
 
+AUDIT_IS_KEPT = {
+    "sqlite": (
+        "CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END",
+        "CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION audit_kept() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'only ever added to'; END$$",
+        "CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit EXECUTE FUNCTION audit_kept()",
+    ),
+}
+"""The audit's rows are neither changed nor deleted by anybody."""
+
+
 def upgrade() -> None:
     op.create_table(
         "adjustments",
@@ -26,6 +39,31 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_adjustments")),
     )
     op.create_index("ix_adjustments_budget", "adjustments", ["budget"], unique=False)
+    op.create_table(
+        "alerts",
+        sa.Column("id", sa.Integer(), autoincrement=True, nullable=False),
+        sa.Column("subject", sa.String(length=512), nullable=False),
+        sa.Column("serial", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.String(length=32), nullable=False),
+        sa.Column("facts", sa.Text(), nullable=False),
+        sa.Column("opened", sa.BigInteger(), nullable=False),
+        sa.Column("seen", sa.BigInteger(), nullable=False),
+        sa.Column("told", sa.BigInteger(), nullable=False),
+        sa.Column("ended", sa.BigInteger(), nullable=True),
+        sa.Column("by", sa.String(), server_default=sa.text("('')"), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_alerts")),
+    )
+    op.create_index("uq_alerts_subject_serial", "alerts", ["subject", "serial"], unique=True)
+    op.create_index(
+        "ix_alerts_open",
+        "alerts",
+        ["kind"],
+        unique=False,
+        postgresql_where=sa.text("ended IS NULL"),
+        sqlite_where=sa.text("ended IS NULL"),
+    )
+    op.create_index("ix_alerts_told", "alerts", ["told"], unique=False)
     op.create_table(
         "api_keys",
         sa.Column("name", sa.String(), nullable=False),
@@ -47,6 +85,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id", name=op.f("pk_audit")),
     )
     op.create_index("ix_audit_subject", "audit", ["subject"], unique=False)
+    for statement in AUDIT_IS_KEPT[op.get_context().dialect.name]:
+        op.execute(statement)
     op.create_table(
         "calibrations",
         sa.Column("provider", sa.String(), nullable=False),
@@ -505,6 +545,9 @@ def downgrade() -> None:
     op.drop_table("calibrations")
     op.drop_index("ix_audit_subject", table_name="audit")
     op.drop_table("audit")
+    if op.get_context().dialect.name == "postgresql":
+        op.execute("DROP FUNCTION audit_kept()")
     op.drop_table("api_keys")
+    op.drop_table("alerts")
     op.drop_index("ix_adjustments_budget", table_name="adjustments")
     op.drop_table("adjustments")

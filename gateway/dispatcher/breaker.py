@@ -4,6 +4,7 @@ Rules:
 - Failures in a row open a slot (provider and model); a wait that the provider asked for leaves it alone that long.
 - A refused key or an empty account opens the whole provider, and the operator is told once, until a call succeeds.
 - The caller's faults and budget refusals never count.
+- The operator is told of a slot that has failed FAILURES_MAX times in a row, once until it answers.
 - After the wait one probe goes out; its success closes the breaker, its failure opens it for twice as long.
 """
 
@@ -107,6 +108,9 @@ class Breakers:
         elif state.open or state.failures >= FAILURES_MAX:
             self._open(slot, state, state.cooldown_s, error.message)
             state.cooldown_s = min(state.cooldown_s * 2, COOLDOWN_MAX_S)
+        if state.failures == FAILURES_MAX:
+            # A wait that was asked for once is no news; failing again and again is.
+            self._alert("breaker_open", {"provider": slot.provider, "slot": str(slot), "message": error.message})
 
     def until(self, slot: Slot) -> datetime | None:
         """When the slot may be tried again; None if it may be now."""

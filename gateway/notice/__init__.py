@@ -5,9 +5,23 @@ everything else. The texts are in `gateway/locale/<language>/LC_MESSAGES/gateway
 English. No internal names, amounts or money to people who are not admins.
 """
 
+from gateway.notice.alerts import acknowledged_text, alert_text
 from gateway.notice.catalogue import languages, text
 from gateway.notice.compose import allowance, notice
 from gateway.notice.times import until, wait, when
 from gateway.notice.values import Action, Notice, Reader
 
-__all__ = ["Action", "Notice", "Reader", "allowance", "languages", "notice", "text", "until", "wait", "when"]
+__all__ = [
+    "Action",
+    "Notice",
+    "Reader",
+    "acknowledged_text",
+    "alert_text",
+    "allowance",
+    "languages",
+    "notice",
+    "text",
+    "until",
+    "wait",
+    "when",
+]

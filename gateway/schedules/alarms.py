@@ -64,7 +64,7 @@ class Alarms:
     def __init__(self, alarms: Iterable[Alarm], memory: Memory, clock: Clock) -> None:
         self._bells = [_Bell(alarm, memory, clock) for alarm in alarms]
 
-    def join(self, add: Callable[[Callable[[], Awaitable[object]], BaseTrigger], None]) -> None:
+    def join(self, add: Callable[[Callable[[], Awaitable[object]], BaseTrigger], object]) -> None:
         """Hands each alarm's look and its trigger to `add`, which makes a job of it: the first look belongs at once."""
         for bell in self._bells:
             add(bell.look, Wake(bell))

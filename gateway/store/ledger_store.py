@@ -50,6 +50,8 @@ class LedgerStore:
         self.owner = owner or secrets.token_hex(8)
         self.raises: Raises = {}
         """Every raise that may be in force; kept current by `gateway.store.raises`."""
+        self.trouble = ""
+        """Why the ledger cannot be used, as `keep_up` last found; "" while it can."""
         self._mark = mark()
         self._statements: Statements = SqliteStatements() if database.is_sqlite else PostgresStatements()
         self._memory = Memory()
@@ -243,7 +245,9 @@ class LedgerStore:
             try:
                 await self.renew()
                 await self.refresh()
+                self.trouble = ""
             except LedgerUnavailable as error:
+                self.trouble = error.reason
                 log.warning("lease_delayed", reason=error.reason)
             await asyncio.sleep(REFRESH_EVERY_S)
 

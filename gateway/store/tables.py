@@ -1,10 +1,12 @@
-"""The tables, as SQLAlchemy Core metadata: the one truth, for alembic too. Those of workflows are in run_tables.py.
+"""The tables, as SQLAlchemy Core metadata: the one truth, for alembic too. Those of workflows are in run_tables.py, that of
+alerts in alert_tables.py.
 
 Instants are milliseconds since 1970 UTC; money is micro-USD. A family's tables stand together under its heading.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, text
+from sqlalchemy import DDL, BigInteger, Boolean, Column, Index, Integer, LargeBinary, String, Table, Text, event, text
 
+from gateway.store import alert_tables as alert_tables
 from gateway.store import run_tables as run_tables
 from gateway.store.metadata import metadata as metadata
 from gateway.store.metadata import number, word
@@ -188,7 +190,21 @@ audit = Table(
     Column("detail", Text, nullable=False, server_default="{}"),
     Index("ix_audit_subject", "subject"),
 )
-"""Who changed what, and when. Only ever added to."""
+"""Who changed what, and when. Only ever added to: the database itself refuses to change or delete a row."""
+
+for _dialect, _statement in (
+    ("sqlite", "CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END"),
+    ("sqlite", "CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END"),
+    (
+        "postgresql",
+        "CREATE FUNCTION audit_kept() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'only ever added to'; END$$",
+    ),
+    (
+        "postgresql",
+        "CREATE TRIGGER audit_kept BEFORE UPDATE OR DELETE OR TRUNCATE ON audit EXECUTE FUNCTION audit_kept()",
+    ),
+):
+    event.listen(audit, "after_create", DDL(_statement).execute_if(dialect=_dialect))  # type: ignore[no-untyped-call]
 
 api_keys = Table(
     "api_keys",

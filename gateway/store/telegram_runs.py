@@ -15,6 +15,8 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, and_, delete, func, literal, or_, select, update
 
 from gateway.runs import Decision
+from gateway.store.alert_tables import alerts
+from gateway.store.alerts import behind, kept
 from gateway.store.database import Database
 from gateway.store.rows import clean
 from gateway.store.run_tables import approvals, runs
@@ -43,7 +45,7 @@ class PostState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A message that shows a run (`run:<id>`) or asks for an approval (`ask:<id>`) in one chat."""
+    """A message that shows a run (`run:<id>`), asks for an approval (`ask:<id>`) or tells an alert (`alert:<id>`) in one chat."""
 
     subject: str
     lane: Lane
@@ -128,11 +130,17 @@ class Posts:
         wanted = select(tg_posts).join(approvals, approvals.c.id == ABOUT).where(tg_posts.c.bot_id == self.bot_id, *late)
         return await self._posts(wanted.limit(limit))
 
+    async def behind_alerts(self, limit: int = 50) -> list[Post]:
+        """The messages of alerts that are still to be sent, or do not show yet who has acknowledged them."""
+        joins, *late = behind()
+        wanted = select(tg_posts).join(alerts, joins).where(tg_posts.c.bot_id == self.bot_id, *late)
+        return await self._posts(wanted.limit(limit))
+
     async def prune(self) -> None:
-        """Forgets the messages of runs that are forgotten."""
+        """Forgets the messages of runs and alerts that are forgotten."""
         shows = select(runs.c.id).where(runs.c.id == ABOUT).exists()
         asks = select(approvals.c.id).where(approvals.c.id == ABOUT).exists()
-        statement = delete(tg_posts).where(tg_posts.c.bot_id == self.bot_id, ~shows, ~asks)
+        statement = delete(tg_posts).where(tg_posts.c.bot_id == self.bot_id, ~shows, ~asks, ~kept())
         await self._database.write(lambda connection: connection.execute(statement))
 
     async def _posts(self, statement: Select[Any]) -> list[Post]:

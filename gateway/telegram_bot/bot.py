@@ -14,9 +14,9 @@ from telegram.request import HTTPXRequest
 
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
-from gateway.errors import ConfigError, LedgerUnavailable, Problem
-from gateway.notice import text
+from gateway.errors import ConfigError, Problem
 from gateway.settings import Settings
+from gateway.store.alerts import Alerts
 from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
@@ -27,7 +27,8 @@ from gateway.store.telegram_runs import Forms, Posts
 from gateway.store.telegram_talk import People, Talk
 from gateway.telegram_bot.access import Door, new_code
 from gateway.telegram_bot.addressing import item_of, urgent
-from gateway.telegram_bot.delivery import Delivery, Place
+from gateway.telegram_bot.alerts import tell_directly
+from gateway.telegram_bot.delivery import Delivery
 from gateway.telegram_bot.desk import Desk
 from gateway.telegram_bot.handlers import App, Handlers
 from gateway.telegram_bot.lanes import Item, Lanes
@@ -45,8 +46,6 @@ SETTLE_S = 6.0
 DELIVER_S = 2.0
 """How much longer a stop waits for what is on its way to a chat, so that it is not said again after the next start."""
 URGENT_MAX = 200
-ALERTS = ("provider_key_refused", "provider_account_empty", "overrun")
-"""Events of the dispatcher that admins hear of, each once until it is mended."""
 CONNECTIONS = 64
 
 
@@ -80,7 +79,7 @@ class TelegramBot:
         runs, posts, forms = Runs(database, clock), Posts(database, self.bot_id), Forms(database, self.bot_id)
         self._desk = Desk(
             settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id,
-            flows, runs, posts, forms, Outbox(database, clock),
+            flows, runs, posts, forms, Outbox(database, clock), Alerts(database, clock),
         )  # fmt: skip
         self._handlers = Handlers(self._desk, Door(self._desk), self._app)
         self._parking, self._watch = Parking(self._desk), Watch(self._desk)
@@ -114,10 +113,9 @@ class TelegramBot:
         await self._desk.people.new_code(code, self._desk.now_ms())
         return code
 
-    def alert(self, event: str, fields: Mapping[str, object]) -> None:
-        """Tells every admin of an event that an operator should know; returns at once. Events without a text stay in the log."""
-        if event in ALERTS:
-            self._background(self._alert(text("en", f"alert_{event}", **fields)))
+    async def tell_admins(self, kind: str, facts: Mapping[str, object]) -> None:
+        """Says to admins, without the database, what cannot be kept in it: to the configured ones, and those known by now."""
+        await tell_directly(self._desk, kind, facts)
 
     async def start(self) -> None:
         """Takes up what was left unanswered, and begins to work in the background. Returns without waiting for Telegram."""
@@ -207,14 +205,6 @@ class TelegramBot:
                 log.warning("telegram_unreachable", reason=type(error).__name__)
             await asyncio.sleep(wait_s)
             wait_s = min(wait_s * 2, WAIT_MAX_S)
-
-    async def _alert(self, said: str) -> None:
-        await self._met.wait()
-        try:
-            for admin in await self._desk.admins():
-                await self._desk.delivery.say(Place(Lane(admin)), said)
-        except LedgerUnavailable as error:
-            log.warning("telegram_alert_not_said", reason=error.reason)
 
     def _background(self, work: Coroutine[object, object, None]) -> None:
         """A task that a stop cancels."""

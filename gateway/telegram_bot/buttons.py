@@ -11,6 +11,7 @@ from telegram import CallbackQuery
 from gateway.errors import UnknownTarget
 from gateway.notice import Action
 from gateway.store.telegram import Button, Lane, State
+from gateway.telegram_bot import alerts
 from gateway.telegram_bot.addressing import ANONYMOUS_ADMIN
 from gateway.telegram_bot.delivery import Place
 from gateway.telegram_bot.desk import Desk, Work
@@ -36,6 +37,9 @@ Handler = Callable[[Desk, Work, CallbackQuery, Button], Awaitable[None]]
 async def tapped(desk: Desk, work: Work, query: CallbackQuery) -> None:
     """Does what a button says, for the one whom it belongs to, or an admin."""
     work.outcome = "tapped"
+    if (query.data or "").startswith(alerts.NOTED):
+        await alerts.tapped(desk, work, query)
+        return
     if (of_run := read_data(query.data or "")) is not None:
         await taps.tapped(desk, work, query, *of_run)
         return

@@ -18,6 +18,7 @@ from gateway.errors import LedgerUnavailable
 from gateway.notice import Reader, text, until, when
 from gateway.runs import Run
 from gateway.settings import Settings
+from gateway.store.alerts import Alerts
 from gateway.store.books import Books
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.outbox import Outbox
@@ -121,6 +122,7 @@ class Desk:
     forms: Forms
     outbox: Outbox
     """What the program itself tells, with its pictures and files."""
+    alerts: Alerts
     poke: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to be told of runs."""
     username: str = ""
@@ -131,6 +133,8 @@ class Desk:
     decisions: dict[int, asyncio.Event] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     """What people who tapped are called, by the names that records have for them."""
+    languages: dict[int, str] = field(default_factory=dict)
+    """In which language each admin last wrote, of those who have since the start."""
 
     def now_ms(self) -> int:
         """The current instant in milliseconds since 1970 UTC."""
@@ -141,6 +145,8 @@ class Desk:
         sender, chat = update.effective_user, update.effective_chat
         language = (sender.language_code if sender is not None else None) or "en"
         group = chat is not None and chat.id < 0
+        if sender is not None and standing is not None and standing.admin:
+            self.languages[sender.id] = language
         return Reader(language, self.settings.zone, standing is not None and standing.admin and not group, group)
 
     def folder(self, run_id: str) -> Folder:

@@ -52,7 +52,9 @@ def test_failures_in_a_row_open_one_slot_only():
     assert bench.is_open()
     assert not bench.is_open(B)
     assert bench.observer.breaker_ == [(A, True)]
-    assert bench.alerts == []
+    bench.clock.advance(COOLDOWN_S)
+    bench.fail()
+    assert bench.alerts == ["breaker_open"], "told once until it answers"
 
 
 def test_a_success_in_between_starts_the_count_again():

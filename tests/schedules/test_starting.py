@@ -145,7 +145,7 @@ async def test_without_the_role_nothing_is_started(tmp_path: Path) -> None:
     settings = prepared(tmp_path)
     upgrade(settings.database_url)
     async with App(settings, roles=frozenset({"web"})).running() as app:
-        names = [job.args[0] for job in app._scheduler.get_jobs()]
+        names = [job.args[0] for job in app._jobs._scheduler.get_jobs()]
     assert "_sweep" in names
     assert "look" not in names
 

@@ -1,4 +1,4 @@
-"""What runs want told, brought to their chats: one message per run, questions for approval, notices.
+"""What is to be told, brought to its chats: one message per run, questions for approval, notices, alerts.
 
 Everything comes from rows, so the worker may be another process. What is sent is claimed first: of two bots or processes one
 sends it, and what may have arrived before a crash is not said again.
@@ -17,6 +17,7 @@ from telegram.error import TelegramError
 from gateway.errors import LedgerUnavailable
 from gateway.runs import Run, RunState, Telling
 from gateway.store.telegram_runs import CLAIM_MS, Post, PostState
+from gateway.telegram_bot.alerts import Alerts
 from gateway.telegram_bot.delivery import Gone, Keyboard, Place, Uneditable
 from gateway.telegram_bot.desk import Desk
 from gateway.telegram_bot.limiter import Shed, Weight
@@ -52,7 +53,7 @@ class Watch:
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
-        self._asking, self._notices = Asking(desk), Notices(desk)
+        self._asking, self._notices, self._alerts = Asking(desk), Notices(desk), Alerts(desk)
         self._tasks: dict[str, asyncio.Task[None]] = {}
         """What is on its way, by its subject: one message of a run, and one notice of a chat, at a time."""
         self._resting: set[str] = set()
@@ -97,6 +98,10 @@ class Watch:
             await self._asking.place(approval_id)
         for post in await desk.posts.stale():
             self._begin(f"{post.subject} {post.lane.chat_id}", self._asking.bring(post))
+        for alert in await desk.alerts.untold():
+            await self._alerts.place(alert)
+        for post in await desk.posts.behind_alerts():
+            self._begin(f"{post.subject} {post.lane.chat_id}", self._alerts.bring(post))
         for notice in await desk.runs.notices("telegram", bot=desk.bot_id):
             self._begin(f"to {notice.to}", self._notices.send(notice))
 
