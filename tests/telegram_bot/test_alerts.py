@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.store.alerts import Alerts, Sign
+from gateway.store.telegram_runs import Posts
 from tests.doubles.botapi import Bubble
 from tests.telegram_bot.rig import ADMIN, OTHER, Rig, rig
 
@@ -56,6 +57,7 @@ async def test_an_unacknowledged_alert_is_repeated_a_day_later_and_spoken_in_the
         await run.idle()
         await note(run, "budget_exhausted:team", "budget_exhausted", **WARNING)
         first = await bubble(run, "⚠️ El presupuesto team está agotado")
+        await run.eventually(lambda: Posts(run.database, run.bot.bot_id).of("alert:1"), lambda posts: posts[0].state == "sent")
         run.clock.advance(hours=25)
         await Alerts(run.database, run.clock).note([])
         await run.api.until(lambda: len([one for one in run.api.bubbles(ADMIN) if "agotado" in one.text]) == 2)
