@@ -1,7 +1,8 @@
 """The web application: its routes and the one middleware.
 
 Every answer carries a request id; every failure is JSON of the shape that the address speaks and never a traceback. Only
-`/healthz`, `/readyz` and the Telegram webhook are open without a key; the webhook has its own secret.
+`/healthz`, `/readyz`, the description of the interface and the Telegram webhook are open without a key; the webhook has its own
+secret.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from gateway.store.ledger_store import LedgerStore
 from gateway.web import messages_shape
 from gateway.web.auth import Denied, admin, is_admin, request_id
 from gateway.web.budget_api import BudgetApi
+from gateway.web.docs import Docs
 from gateway.web.failures import failure, refusal
 from gateway.web.messages_api import PATH as MESSAGES
 from gateway.web.messages_api import MessagesApi
@@ -79,7 +81,8 @@ def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
     workflows = WorkflowApi(services.desk, services.keys)
     messages = MessagesApi(services.dispatcher, services.keys, openai.sender)
-    app.add_routes([*openai.routes(), *messages.routes(), *budgets.routes(), *workflows.routes(), *_Plain(services).routes()])
+    for part in (openai, messages, budgets, workflows, Docs(), _Plain(services)):
+        app.add_routes(part.routes())
     app.on_shutdown.append(workflows.stop)
     return app
 
