@@ -1,4 +1,4 @@
-"""Amounts and spans as people write them, on the command line, in chat and over HTTP: `+50k`, `+20%`, `=300k`, `2h`. Pure.
+"""Amounts and spans as people write and read them: `+50k`, `+20%`, `=300k`, `2h`; `$0.000123`, `7 h 12 min`. Pure.
 
 Amounts are in the configuration's unit: requests, tokens, or US dollars (kept as micro-USD).
 """
@@ -38,9 +38,43 @@ def parse_amount(text: str, unit: Unit) -> int:
     return int(value)
 
 
+def parse_signed(text: str, unit: Unit) -> int:
+    """`+50k`, `-1.5`, or a bare number that adds, in the unit as `parse_amount`. Raises ValueError."""
+    body = text.strip()
+    value = parse_amount(body[1:] if body[:1] in ("+", "-") else body, unit)
+    return -value if body.startswith("-") else value
+
+
 def format_amount(unit: Unit, amount: int) -> str:
     """An amount of a budget's unit as people read it: `50,000`, `$1.25`."""
     return f"${amount / 1_000_000:,.2f}" if unit is Unit.MICRO_USD else f"{amount:,}"
+
+
+def amount(unit: str, value: int) -> str:
+    """An amount in a budget's unit for people: `12,345`, or dollars for micro-USD."""
+    if unit != "micro_usd":
+        return f"{value:,}"
+    sign, micro = ("-" if value < 0 else ""), abs(value)
+    digits = f"{micro / 1_000_000:,.6f}".rstrip("0")
+    whole, _, rest = digits.partition(".")
+    return f"{sign}${whole}.{rest.ljust(2, '0')}"
+
+
+def unit_name(unit: str) -> str:
+    """A budget's unit for people."""
+    return "USD" if unit == "micro_usd" else unit
+
+
+def span(seconds: float) -> str:
+    """A length of time for people, in its two largest units, rounded up to the second: `7 h 12 min`."""
+    left = max(0, -int(-seconds // 1))
+    days, rest = divmod(left, 86_400)
+    hours, rest = divmod(rest, 3600)
+    minutes, second = divmod(rest, 60)
+    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (second, "s")]
+    while len(parts) > 1 and not parts[0][0]:
+        parts.pop(0)
+    return " ".join(f"{value} {name}" for value, name in parts[:2] if value or len(parts) == 1)
 
 
 def parse_change(text: str, unit: Unit) -> tuple[Operation, int]:

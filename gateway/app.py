@@ -39,6 +39,7 @@ from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
 from gateway.store.runs import Runs
+from gateway.store.sessions import Sessions
 from gateway.store.standings import Standings
 from gateway.store.telegram import ParkedPeople
 from gateway.workflow.caps import with_caps
@@ -47,6 +48,7 @@ from gateway.workflow.desk import Desk
 
 if TYPE_CHECKING:
     from gateway.jobs import Jobs
+    from gateway.store.telegram_talk import People
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
@@ -88,6 +90,7 @@ class App:
         self.store = LedgerStore(self.database, settings.budgets, self.clock)
         self.books = Books(self.database, settings.budgets, self.clock)
         self.keys = Keys(self.database, self.clock)
+        self.sessions = Sessions(self.database, self.clock)
         self.runs = Runs(self.database, self.clock)
         self._fires = Fires(self.database, self.clock)
         self.alerts = Alerts(self.database, self.clock)
@@ -265,6 +268,9 @@ class App:
             clock=self.clock,
             metrics=metrics,
             desk=self.desk,
+            sessions=self.sessions,
+            people=self._people(),
+            parts=self.parts,
             ready=self._ready_checks(),
             receiver=self.bot,
             depths=self._depths,
@@ -273,6 +279,14 @@ class App:
         host = self.settings.host
         port = await self._server.start(host, self.settings.port)
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def _people(self) -> People | None:
+        token = self.settings.telegram.token
+        if not token:
+            return None
+        from gateway.store.telegram_talk import People
+
+        return People(self.database, int(token.partition(":")[0]))
 
     def _ready_checks(self) -> dict[str, Callable[[], Awaitable[bool]]]:
         """What must be right for this process to do its work, each part that it has."""

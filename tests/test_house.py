@@ -9,7 +9,7 @@ import pytest
 ROOT = Path(__file__).parent.parent / "gateway"
 FLOORS = (
     {"errors", "clock", "settings", "chat", "budget", "amounts", "cron", "logs", "runs"},
-    {"estimate", "prices", "ledger", "notice", "forecast"},
+    {"estimate", "prices", "ledger", "notice", "forecast", "story"},
     {"store", "providers", "effects"},
     {"dispatcher", "workflow"},
     {"telegram_bot", "web", "reports", "schedules", "alerts"},

@@ -497,8 +497,27 @@ def upgrade() -> None:
         sqlite_where=sa.text("run IS NOT NULL"),
     )
 
+    op.create_table(
+        "web_links",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("made_by", sa.String(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_web_links")),
+    )
+    op.create_table(
+        "web_sessions",
+        sa.Column("digest", sa.String(length=64), nullable=False),
+        sa.Column("actor", sa.String(), nullable=False),
+        sa.Column("key", sa.String(), nullable=True),
+        sa.Column("made", sa.BigInteger(), nullable=False),
+        sa.Column("expires", sa.BigInteger(), nullable=False),
+        sa.PrimaryKeyConstraint("digest", name=op.f("pk_web_sessions")),
+    )
+
 
 def downgrade() -> None:
+    op.drop_table("web_sessions")
+    op.drop_table("web_links")
     op.drop_table("schedules")
     op.drop_table("schedule_fires")
     op.drop_table("runs")

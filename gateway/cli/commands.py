@@ -224,6 +224,14 @@ def ledger_adjust(
     run(lambda: work.adjust(config, budget, spent, reason, scope or [], as_json=as_json))
 
 
+@app.command("login-link")
+def login_link(config: Config = None, as_json: Json = False) -> None:
+    """Print a link that opens the web console, once and within an hour."""
+    from gateway.cli import login_link as work
+
+    run(lambda: work.login_link(config, as_json=as_json))
+
+
 @keys_app.command("create")
 def keys_create(
     name: Annotated[str, typer.Argument(help="Who uses it; budgets of `user` and `key` know it by this name.")],

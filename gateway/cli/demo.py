@@ -62,7 +62,7 @@ async def _talk(app: App) -> None:
 async def welcome(app: App) -> None:
     """Says where it is, what to try, and how to connect a bot."""
     key = await keys.replace(app, KEY)
-    for line in [*greeting(app), "", *_about(app.settings, app.address, key)]:
+    for line in [*await greeting(app), "", *_about(app.settings, app.address, key)]:
         typer.echo(line)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gateway.amounts import parse_amount
+from gateway.amounts import parse_signed
 from gateway.budget import Unit
 from gateway.cli.outcome import DONE, FAILED, USAGE, CommandError, complain
 from gateway.cli.render import amount, document, show
@@ -65,12 +65,10 @@ async def adjust(config: Path | None, name: str, spent: str, reason: str, scope:
 
 
 def _signed(text: str, unit: Unit) -> int:
-    body = text.strip()
     try:
-        value = parse_amount(body.lstrip("+-"), unit) if body[:1] in ("+", "-") else parse_amount(body, unit)
+        return parse_signed(text, unit)
     except ValueError as error:
         raise CommandError(f"--spent: {error}", USAGE)
-    return -value if body.startswith("-") else value
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -14,22 +14,11 @@ from zoneinfo import ZoneInfo
 
 import typer
 
+from gateway.amounts import amount as amount
+from gateway.amounts import span as span
+from gateway.amounts import unit_name as unit_name
+
 BAR_WIDTH = 20
-
-
-def amount(unit: str, value: int) -> str:
-    """An amount in a budget's unit for people: `12,345`, or dollars for micro-USD."""
-    if unit != "micro_usd":
-        return f"{value:,}"
-    sign, micro = ("-" if value < 0 else ""), abs(value)
-    digits = f"{micro / 1_000_000:,.6f}".rstrip("0")
-    whole, _, rest = digits.partition(".")
-    return f"{sign}${whole}.{rest.ljust(2, '0')}"
-
-
-def unit_name(unit: str) -> str:
-    """A budget's unit for people."""
-    return "USD" if unit == "micro_usd" else unit
 
 
 def bar(spent: int, held: int, limit: int, width: int = BAR_WIDTH, *, plain: bool = False) -> str:
@@ -44,18 +33,6 @@ def bar(spent: int, held: int, limit: int, width: int = BAR_WIDTH, *, plain: boo
 
 def _cells(value: int, limit: int, width: int) -> int:
     return max(1, value * width // limit) if value > 0 else 0
-
-
-def span(seconds: float) -> str:
-    """A length of time for people, in its two largest units, rounded up to the second: `7 h 12 min`."""
-    left = max(0, -int(-seconds // 1))
-    days, rest = divmod(left, 86_400)
-    hours, rest = divmod(rest, 3600)
-    minutes, second = divmod(rest, 60)
-    parts = [(days, "d"), (hours, "h"), (minutes, "min"), (second, "s")]
-    while len(parts) > 1 and not parts[0][0]:
-        parts.pop(0)
-    return " ".join(f"{value} {name}" for value, name in parts[:2] if value or len(parts) == 1)
 
 
 def countdown(seconds: float) -> str:

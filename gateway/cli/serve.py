@@ -11,6 +11,7 @@ from pathlib import Path
 import typer
 
 from gateway.app import ROLES, SCHEDULER, WORKER, App
+from gateway.cli import login_link
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to
@@ -67,15 +68,16 @@ def spare_the_collector() -> None:
 
 
 async def _greet(app: App) -> None:
-    for line in greeting(app):
+    for line in await greeting(app):
         typer.echo(line, err=True)
 
 
-def greeting(app: App) -> list[str]:
-    """What an operator wants to know at the start."""
+async def greeting(app: App) -> list[str]:
+    """What an operator wants to know at the start. Makes a link for the console."""
     lines = []
     if app.address:
         lines.append(f"Sluicegate listens on {app.address}")
+        lines.append(f"The console, by a link that works once and for an hour: {await login_link.new(app, app.address)}")
     if app.bot is not None:
         lines.append("The Telegram bot is on.")
     if app.pairing_code:

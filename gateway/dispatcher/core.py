@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from datetime import datetime
 
 import structlog
 
@@ -132,6 +133,10 @@ class Dispatcher:
         chain, slots = self._settings.slots(target)
         checked(request)
         return [await self._verdict(request, chain, slot, origin) for slot in dict.fromkeys(slots)]
+
+    def left_alone_until(self, slot: Slot) -> datetime | None:
+        """Until when this process leaves a slot alone after failures; None when it may be called now."""
+        return self._breakers.until(slot)
 
     async def settled(self) -> None:
         """Returns when every closing that is under way now is with the store: what is read after it is up to date."""

@@ -53,6 +53,10 @@ class Books:
             yield found
             after = usage.place(found[-1])
 
+    async def newest(self, rows: int, of: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
+        """The newest attempts first, with the fields of `usage.FIELDS`; `of` holds values of these that they must have."""
+        return await self._database.read(partial(usage.newest, rows=rows, of=of or {}))
+
     async def story(self, request_id: str) -> Story:
         """Every attempt and refusal of one request."""
         return await self._database.read(partial(usage.story, request_id=request_id))

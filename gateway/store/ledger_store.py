@@ -220,16 +220,20 @@ class LedgerStore:
         await self.refresh()
         return made
 
+    async def end_raises(self, budget: str, actor: str) -> int:
+        """Ends every raise of a budget that is in force; how many."""
+        now = to_ms(self.clock.now())
+        ended = await self.database.write(lambda connection: raises.end(connection, budget, actor, now))
+        await self.refresh()
+        return ended
+
     async def pause(self, ends_ms: int | None, actor: str) -> None:
         """Lets no call through until an instant, or until resumed."""
         await self.raise_limit(PAUSE, "=", 0, ends_ms, actor)
 
     async def resume(self, actor: str) -> bool:
         """Ends every pause; False when there was none."""
-        now = to_ms(self.clock.now())
-        ended = await self.database.write(lambda connection: raises.end(connection, PAUSE, actor, now))
-        await self.refresh()
-        return ended > 0
+        return await self.end_raises(PAUSE, actor) > 0
 
     async def balances(self) -> list[Balance]:
         """Where every budget stands now, with the raises that this process knows."""

@@ -217,6 +217,26 @@ api_keys = Table(
 )
 """HTTP keys, as SHA-256 of a 256-bit random key."""
 
+web_sessions = Table(
+    "web_sessions",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("actor", String, nullable=False),
+    Column("key", String),
+    Column("made", BigInteger, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+)
+"""Who is logged in to the web console, as SHA-256 of a 256-bit random secret."""
+
+web_links = Table(
+    "web_links",
+    metadata,
+    Column("digest", String(64), primary_key=True),
+    Column("made_by", String, nullable=False),
+    Column("expires", BigInteger, nullable=False),
+)
+"""One-time links that open a session, hashed; one that was used is gone."""
+
 # --- telegram -------------------------------------------------------------------------------------------------------
 
 tg_updates = Table(

@@ -101,6 +101,13 @@ def page(connection: Connection, after: tuple[int, str], to_ms: int, rows: int) 
     return [_attempt(row) for row in connection.execute(query)]
 
 
+def newest(connection: Connection, rows: int, of: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The newest attempts first, FIELDS only; `of` holds values of FIELDS that they must have."""
+    wanted = [usage.c[name] == value for name, value in of.items()]
+    query = select(usage).where(*wanted).order_by(usage.c.started.desc(), usage.c.id.desc()).limit(rows)
+    return [_attempt(row) for row in connection.execute(query)]
+
+
 def place(attempt: Mapping[str, Any]) -> tuple[int, str]:
     """Where an attempt stands among all: what `page` goes on behind."""
     return instant_ms(attempt["started"]), str(attempt["id"])

@@ -2,7 +2,7 @@
 
 Every answer carries a request id; every failure is JSON of the shape that the address speaks and never a traceback. Only
 `/healthz`, `/readyz`, the description of the interface and the Telegram webhook are open without a key; the webhook has its own
-secret.
+secret, and the console its sessions.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 from aiohttp import web
@@ -23,9 +23,11 @@ from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.sessions import Sessions
 from gateway.web import messages_shape
 from gateway.web.auth import Denied, admin, is_admin, request_id
 from gateway.web.budget_api import BudgetApi
+from gateway.web.dashboard import Console
 from gateway.web.docs import Docs
 from gateway.web.failures import failure, refusal
 from gateway.web.messages_api import PATH as MESSAGES
@@ -36,6 +38,10 @@ from gateway.web.parsing import BODY_BYTES_MAX
 from gateway.web.problems import FORBIDDEN, REQUEST_ID, Problem
 from gateway.web.workflow_api import WorkflowApi
 from gateway.workflow.desk import Desk
+
+if TYPE_CHECKING:
+    from gateway.store.telegram_talk import People
+    from gateway.workflow.parts import Parts
 
 READY_TIMEOUT_S = 2.0
 """A part that does not answer within this is not ready."""
@@ -70,6 +76,12 @@ class Services:
     clock: Clock
     metrics: Metrics
     desk: Desk
+    sessions: Sessions
+    """Who is logged in to the console."""
+    people: People | None = None
+    """Whom admins of the bot let in; None without a bot's token."""
+    parts: Callable[[], Parts] | None = None
+    """What a run would use: for dry runs."""
     ready: Mapping[str, Check] = field(default_factory=dict)
     receiver: Receiver | None = None
     depths: Callable[[], Mapping[str, int]] = dict
@@ -81,9 +93,10 @@ def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
     workflows = WorkflowApi(services.desk, services.keys)
     messages = MessagesApi(services.dispatcher, services.keys, openai.sender)
-    for part in (openai, messages, budgets, workflows, Docs(), _Plain(services)):
+    console = Console(services, budgets.send_export)
+    for part in (openai, messages, budgets, workflows, Docs(), console, _Plain(services)):
         app.add_routes(part.routes())
-    app.on_shutdown.append(workflows.stop)
+    app.on_shutdown.extend((workflows.stop, console.stop))
     return app
 
 

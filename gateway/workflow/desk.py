@@ -110,6 +110,14 @@ class Desk:
         of = None if operator(reader) else reader
         return await self._runs.newest(workflow=workflow, state=state, of=of, limit=limit, before=before)
 
+    async def waiting(self, reader: Starter) -> list[Approval]:
+        """The open questions that the reader may answer, the oldest first."""
+        found = await self._runs.open_approvals()
+        if operator(reader):
+            return [each for each in found if among(each.who, reader)]
+        mine = {run.id: run for run in await self.newest(reader)}
+        return [each for each in found if each.run in mine and among(each.who, reader, mine[each.run].starter)]
+
     async def events(self, run: str, after: int = 0, limit: int = 500) -> list[RunEvent]:
         """What happened to a run since the event `after`. Whoever asks has seen the run by `get`."""
         return await self._runs.events(run, after, limit)

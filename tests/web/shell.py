@@ -158,6 +158,7 @@ async def shell(
         clock=SettableClock(),
         metrics=metrics,
         desk=desk,  # type: ignore[arg-type]
+        sessions=None,  # type: ignore[arg-type]
         ready=ready or {},
         receiver=receiver,
     )

@@ -147,7 +147,7 @@ async def test_a_fault_of_ours_tells_the_client_nothing_and_the_log_no_prompt(
 @pytest.mark.parametrize(
     ("method", "path", "status", "code"),
     [
-        ("GET", "/", 404, "not_found"),
+        ("GET", "/none", 404, "not_found"),
         ("GET", "/v1/nothing", 404, "not_found"),
         ("GET", "/v1/chat/completions", 405, "method_not_allowed"),
         ("DELETE", "/healthz", 405, "method_not_allowed"),

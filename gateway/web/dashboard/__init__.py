@@ -1,0 +1,74 @@
+"""The web console. What is here is all that a process has of it until somebody opens a page: its addresses.
+
+Pages are functions `(Visit) -> Answer`, one file for each part. The door finds out who comes, refuses forms that no page of
+ours has sent, and renders; a page asks for what it shows and nothing else. One that an EventSource opens is sent again and
+again, as far as it has changed (live.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+if TYPE_CHECKING:
+    from gateway.web.app import Services
+    from gateway.web.dashboard.door import Door
+
+ROUTES = (
+    ("GET", "/", "overview:overview"),
+    ("GET", "/login", "login:ask"),
+    ("POST", "/login", "login:by_key"),
+    ("GET", "/login/{link}", "login:by_link"),
+    ("POST", "/logout", "login:leave"),
+    ("GET", "/budgets", "budgets:every"),
+    ("GET", "/budgets/{name}", "budgets:one"),
+    ("POST", "/budgets/{name}/raise", "budgets:raise_limit"),
+    ("POST", "/budgets/{name}/end", "budgets:end_raises"),
+    ("POST", "/budgets/{name}/adjust", "budgets:adjust"),
+    ("POST", "/pause", "budgets:pause"),
+    ("POST", "/resume", "budgets:resume"),
+    ("GET", "/why/{request_id:.+}", "why:why"),
+)
+"""Method, address, and `file:function`."""
+
+Export = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Console:
+    """The console's routes, whose files are read when the first page is asked for."""
+
+    def __init__(self, services: Services, export: Export) -> None:
+        self._services, self._export = services, export
+        self._stopping = asyncio.Event()
+        self._door: Door | None = None
+
+    def routes(self) -> list[web.RouteDef]:
+        """Every address."""
+        pages = []
+        for method, path, name in ROUTES:
+            # A look at the head alone does nothing: one of these addresses uses a link up.
+            pages.append(web.RouteDef(method, path, partial(self._page, name), {"allow_head": False} if method == "GET" else {}))
+        return [*pages, web.get("/static/{name}", self._static)]
+
+    async def stop(self, _: web.Application) -> None:
+        """Ends every live page: they would keep a graceful stop waiting."""
+        self._stopping.set()
+
+    async def _page(self, name: str, request: web.Request) -> web.StreamResponse:
+        return await (await self._opened()).page(name, request)
+
+    async def _static(self, request: web.Request) -> web.StreamResponse:
+        return (await self._opened()).static(request)
+
+    async def _opened(self) -> Door:
+        if self._door is None:
+            # Templates and what draws them: nothing that a gateway without a console's visitor should hold in memory.
+            module = await asyncio.to_thread(import_module, "gateway.web.dashboard.door")
+            self._door = module.Door(self._services, self._export, self._stopping)
+        assert self._door is not None
+        return self._door

@@ -1,0 +1,64 @@
+"""Pages that keep themselves up to date: the same page made again each second, and what of it has changed sent as an event."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import orjson
+from aiohttp import web
+
+from gateway.errors import GatewayError
+from gateway.web.dashboard.render import Shelf
+from gateway.web.dashboard.visit import Answer, View, Visit
+
+LOOK_EVERY_S = 1.0
+HEARTBEAT_S = 15.0
+"""A silent stream gets a comment this often, so that proxies keep it and a client that left is noticed."""
+_STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+
+
+async def live(
+    visit: Visit,
+    page: Callable[[Visit], Awaitable[Answer]],
+    shelf: Shelf,
+    stopping: asyncio.Event,
+    headers: Mapping[str, str],
+) -> web.StreamResponse:
+    """Sends the page's parts as they change, until the reader leaves or the session ends: that is told as "over"."""
+    response = web.StreamResponse(headers={**headers, **_STREAM})
+    await response.prepare(visit.request)
+    loop = asyncio.get_running_loop()
+    shown: dict[str, str] = {}
+    beat_at = 0.0
+    while not stopping.is_set():
+        try:
+            if await visit.services.sessions.find(visit.secret) is None:
+                await response.write(b"event: over\ndata: {}\n\n")
+                break
+            answer = await page(visit)
+        except GatewayError:
+            # What was begun as a stream can only wait for the database; the page itself says what is wrong.
+            await _pause(stopping)
+            continue
+        assert isinstance(answer, View)
+        parts = shelf.parts(visit, answer)
+        changed = {name: html for name, html in parts.items() if shown.get(name) != html}
+        if changed:
+            await response.write(b"data: " + orjson.dumps(changed) + b"\n\n")
+            shown |= changed
+            beat_at = loop.time() + HEARTBEAT_S
+        elif loop.time() >= beat_at:
+            await response.write(b": alive\n\n")
+            beat_at = loop.time() + HEARTBEAT_S
+        await _pause(stopping)
+    await response.write_eof()
+    return response
+
+
+async def _pause(stopping: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(LOOK_EVERY_S):
+            await stopping.wait()
+    except TimeoutError:
+        return

@@ -1,0 +1,123 @@
+"""How pages are drawn: templates with everything escaped, and the words for amounts and times."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from datetime import datetime
+from importlib import resources
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from gateway.amounts import amount, span, unit_name
+from gateway.runs import stamp
+from gateway.store.budgets import Balance
+from gateway.web.dashboard.visit import View, Visit
+
+KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
+NAVIGATION = (
+    ("/", "Overview"),
+    ("/budgets", "Budgets"),
+)
+BAR = 1000
+"""The width of a bar in its own units."""
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """What is served as it is."""
+
+    kind: str
+    body: bytes
+
+
+class Shelf:
+    """The templates and files of the console, read once."""
+
+    def __init__(self, zone: ZoneInfo) -> None:
+        self._zone = zone
+        folder = resources.files("gateway.web.dashboard") / "static"
+        self.files = {
+            each.name: File(KINDS[each.name.rpartition(".")[2]], each.read_bytes()) for each in folder.iterdir() if each.is_file()
+        }
+        digest = hashlib.sha256(b"".join(self.files[name].body for name in sorted(self.files)))
+        self.stamp = digest.hexdigest()[:12]
+        """Changes with the files: part of their addresses, so that a browser keeps none too long."""
+        self._templates = Environment(
+            loader=PackageLoader("gateway.web.dashboard"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._templates.filters |= {
+            "amount": lambda value, unit: amount(str(unit), value),
+            "usd": lambda value: amount("micro_usd", value),
+            "unit": lambda unit: unit_name(str(unit)),
+            "when": self._when,
+            "stamp": stamp,
+            "ms": _ms,
+            "span": span,
+            "counter": _counter,
+            "scope": lambda scope: " ".join(f"{kind}={value}" for kind, value in scope.items()) or "every call",
+        }
+        self._templates.globals |= {"bar": bar, "navigation": NAVIGATION, "stamp_of_files": self.stamp}
+
+    def page(self, visit: Visit, view: View, said: str, *, bad: bool = False) -> str:
+        """A whole page; `said` is what the one before has done."""
+        here = visit.request.path
+        more = {"title": view.title, "said": said, "bad": bad, "here": here, "live": view.live, "live_now": bool(view.live)}
+        return self._templates.get_template(view.template).render(self._fields(visit, view), **more)
+
+    def parts(self, visit: Visit, view: View) -> dict[str, str]:
+        """Its live parts, by the id of their element."""
+        fields = self._fields(visit, view)
+        return {name: self._templates.get_template(template).render(fields) for name, template in view.live.items()}
+
+    def _fields(self, visit: Visit, view: View) -> dict[str, Any]:
+        return {"csrf": visit.csrf, "session": visit.session, "zone": self._zone.key, "today": self._today(visit)} | dict(
+            view.fields
+        )
+
+    def _today(self, visit: Visit) -> str:
+        return visit.now.astimezone(self._zone).strftime("%Y-%m-%d")
+
+    def _when(self, instant: datetime, today: str = "", *, seconds: bool = False) -> str:
+        """An instant in the configuration's zone; the date too if it is not today."""
+        local = instant.astimezone(self._zone)
+        clock = local.strftime("%H:%M:%S" if seconds else "%H:%M")
+        day = local.strftime("%Y-%m-%d")
+        return clock if day == today else f"{day} {clock}"
+
+
+def bar(spent: int, held: int, limit: int) -> dict[str, Any]:
+    """The widths of a bar's parts, of BAR, and how full it is: "ok", "near" (from 80 %), "full". A limit of 0 is full."""
+    if limit <= 0:
+        return {"spent": BAR, "held": 0, "percent": 100, "level": "full"}
+    first = min(BAR, max(spent * BAR // limit, 8 if spent > 0 else 0))
+    second = min(BAR - first, max(held * BAR // limit, 8 if held > 0 else 0))
+    percent = spent * 100 // limit
+    return {
+        "spent": first,
+        "held": second,
+        "percent": percent,
+        "level": "full" if percent >= 100 else "near" if percent >= 80 else "ok",
+    }
+
+
+def _counter(balance: Balance) -> str:
+    """Whose counter of a `*` budget it is: the values of its `*`, not in the form of keys."""
+    kinds = [part.partition("=")[0] for part in balance.key.split(",")]
+    return ", ".join(balance.scope[kind] for kind in kinds)
+
+
+def _ms(milliseconds: int | None) -> str:
+    """ "420 ms", "1.4 s", "3 min 5 s"."""
+    if milliseconds is None:
+        return "–"
+    if milliseconds < 1000:
+        return f"{milliseconds} ms"
+    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else span(milliseconds / 1000)

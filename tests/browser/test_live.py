@@ -1,0 +1,42 @@
+"""What the console shows as it happens, without a reload."""
+
+from pathlib import Path
+from typing import Any
+
+from tests.browser.rig import console
+from tests.doubles.upstream import Upstream
+from tests.e2e.rig import Gateway, budget, config, provider
+
+HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
+
+
+async def test_the_overview_follows_spending_and_keeps_what_the_reader_does(browser: Any, up: Upstream, folder: Path) -> None:
+    text = config(provider("main", up), budget("hour", tokens=5000), chain=["main"])
+    async with Gateway(folder, text) as gateway, console(gateway, browser) as window:
+        await window.log_in()
+        await window.page.get_by_text("live", exact=True).wait_for()
+        await window.mark()
+        answer = await gateway.chat()
+        await window.sees("answered", "#attempts")
+        spent = (await gateway.budget("hour"))["spent"]
+        await window.sees(f"{spent:,}", "#budgets")
+        assert await window.is_marked()
+        await window.page.get_by_role("link", name="Why the request").click()
+        await window.sees(answer.headers["x-sluicegate-request-id"])
+        await window.sees("Answered")
+        await window.page.get_by_role("link", name="hour").click()
+        # A limit that changes elsewhere is seen here while a form is being filled in.
+        await window.mark()
+        await window.page.get_by_label("Change", exact=True).fill("+7")
+        await gateway.call("POST", "/api/budgets/hour/raise", key="admin", json={"change": "+1000", "for": "1h"})
+        await window.sees("6,000", "#counters")
+        assert await window.page.get_by_label("Change", exact=True).input_value() == "+7"
+        await window.page.get_by_role("button", name="Change the limit").click()
+        await window.sees("The limit is changed: +7")
+        await window.page.get_by_role("button", name="End it now").click()
+        await window.sees("The limit is again as the file says")
+        await window.page.get_by_label("Amount").fill("-5")
+        await window.page.get_by_label("Reason").fill(HOSTILE)
+        await window.page.get_by_role("button", name="Correct").click()
+        await window.sees(HOSTILE, "#history")
+        assert await window.page.evaluate("window.hacked") is None
