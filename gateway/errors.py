@@ -109,14 +109,15 @@ class LedgerUnavailable(GatewayError):
 
 @dataclass
 class DatabaseBehind(GatewayError):
-    """The database is not at the newest migration; `sluicegate db upgrade` mends it."""
+    """The database is not at the newest migration; the command `mend` brings it there."""
 
     current: str | None
     head: str
+    mend: str = "sluicegate db upgrade"
 
     def __str__(self) -> str:
         found = f"the database is at {self.current}" if self.current else "the database has no tables yet"
-        return f"{found}, the program needs {self.head}: run `sluicegate db upgrade`"
+        return f"{found}, the program needs {self.head}: run `{self.mend}`"
 
 
 class WorkflowError(GatewayError):

@@ -13,6 +13,7 @@ from gateway.chat import Chunk, Request
 from gateway.cli.outcome import DONE, EXHAUSTED, FAILED, USAGE, CommandError, complain
 from gateway.cli.render import document, on_terminal, stamp
 from gateway.cli.session import load_settings, opened
+from gateway.cli.typed import typed
 from gateway.cli.words import default_target, error_text, origin, reader
 from gateway.dispatcher import Reply, StreamBroken
 from gateway.errors import ChainExhausted, GatewayError, InvalidRequest, UnknownTarget
@@ -141,5 +142,5 @@ def _failed(app: App, error: GatewayError, request_id: str, as_json: bool) -> in
             typer.echo(f"  {cause.slot}: {error_text(cause.error, zone, now)}", err=True)
     else:
         complain(str(error))
-    typer.echo(f"  sluicegate why {request_id}", err=True)
+    typer.echo(f"  {typed(app.settings, f'why {request_id}')}", err=True)
     return EXHAUSTED if exhausted else FAILED

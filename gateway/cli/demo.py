@@ -14,10 +14,12 @@ from gateway.cli.outcome import DONE
 from gateway.cli.render import on_terminal
 from gateway.cli.serve import greeting, run_app
 from gateway.cli.session import demo_settings, log_to
-from gateway.cli.words import default_target, own_name
+from gateway.cli.typed import own_name, typed
+from gateway.cli.words import default_target
 from gateway.settings import Settings
 from gateway.store.migrations import upgrade
 
+_LOOKS = ("budgets", "usage --by provider", "workflows", "run clone_petroserver --follow")
 KEY = "demo"
 """The name of the API key that every start makes anew."""
 
@@ -74,7 +76,6 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
         if scripted
         else "A small model answers on this machine: it is real and not clever."
     )
-    command = own_name()
     headers = f"-H 'Authorization: Bearer {key}' -H 'Content-Type: application/json'"
     body = '{"model": "default", "messages": [{"role": "user", "content": "Hello"}]}'
     lines = [
@@ -86,11 +87,9 @@ def _about(settings: Settings, address: str, key: str) -> list[str]:
         "Over HTTP (this key is shown once):",
         f"  curl -s {address}/v1/chat/completions {headers} -d '{body}'",
         "Look into it from another terminal:",
-        f"  {command} budgets --config demo",
-        f"  {command} usage --by provider --config demo",
-        f"  {command} workflows --config demo",
+        *(f"  {typed(settings, command)}" for command in _LOOKS),
     ]
     if not settings.telegram.token:
         lines.append("A Telegram bot: put TELEGRAM_BOT_TOKEN=… (@BotFather) into .env, start again.")
-    lines.append(f"Your own providers: {command} init")
+    lines.append(f"Your own providers: {own_name()} init")
     return lines

@@ -18,7 +18,8 @@ from gateway.cli.render import document, moment, on_terminal, tame
 from gateway.cli.run_words import MARKS, event_line, lacks_cap, question_lines, spent_text, state_text, step_text, took
 from gateway.cli.runs import end_lines
 from gateway.cli.session import opened, working
-from gateway.cli.words import own_name, starter
+from gateway.cli.typed import typed
+from gateway.cli.words import starter
 from gateway.errors import LedgerUnavailable
 from gateway.runs import Detail, Run, RunEvent, RunState, StepState
 from gateway.settings import Settings
@@ -72,10 +73,9 @@ async def _follow(app: App, run: Run, worker: Worker | None, *, as_json: bool) -
     except asyncio.CancelledError:
         # Ctrl-C ends the looking, not the run.
         view.close()
-        goes_on = "a worker goes on with it" if not inside else f"`{own_name()} serve` goes on with it"
-        complain(
-            f"run {run.id} is not stopped: {goes_on}; `{own_name()} runs show {run.id}`, `{own_name()} runs cancel {run.id}`"
-        )
+        goes_on = f"`{typed(app.settings, 'serve')}`" if inside else "a worker"
+        show, cancel = typed(app.settings, f"runs show {run.id}"), typed(app.settings, f"runs cancel {run.id}")
+        complain(f"run {run.id} is not stopped: {goes_on} goes on with it; `{show}`, `{cancel}`")
         return FAILED
     finally:
         view.close()
@@ -117,19 +117,19 @@ def _conclude(app: App, detail: Detail, *, inside: bool, as_json: bool) -> int:
         document(detail.as_json())
     if run.state is RunState.SUCCEEDED:
         if not as_json:
-            for line in end_lines(run):
+            for line in end_lines(run, app.settings):
                 typer.echo(line)
         return DONE
     if run.state is RunState.WAITING_BUDGET:
         now = app.clock.now()
         if run.waiting_until is None:
-            mend = f"it goes on after a raise (`{own_name()} budgets raise …`)"
+            mend = f"it goes on after a raise (`{typed(app.settings, 'budgets raise …')}`)"
         else:
             mend = f"it goes on {moment(run.waiting_until, app.settings.zone, now)}, or after a raise"
-        worker = f"; for that, a worker must run: `{own_name()} serve`" if inside else ""
+        worker = f"; for that, a worker must run: `{typed(app.settings, 'serve')}`" if inside else ""
         complain(f"run {run.id} waits for budget {run.waiting_for}: {mend}{worker}")
         return EXHAUSTED
-    for line in end_lines(run) or [f"{run.state}"]:
+    for line in end_lines(run, app.settings) or [f"{run.state}"]:
         complain(line)
     return EXHAUSTED if lacks_cap(run) else FAILED
 
@@ -164,7 +164,7 @@ class Lines:
         for approval in detail.approvals:
             if approval.id not in self._asked:
                 self._asked.add(approval.id)
-                for line in question_lines(approval, own_name(), zone, now):
+                for line in question_lines(approval, self._app.settings, now):
                     typer.echo(line)
 
     def close(self) -> None:
@@ -225,7 +225,7 @@ class Drawn:
         spent = spent_text(run.tokens, run.cost_micro_usd)
         head = Text(f"{run.workflow} {run.id}: {state_text(run, zone, now)}{f'; {spent}' if spent else ''}", "bold")
         logged = [Text(f"log: {line}", "dim") for line in self._logged[-3:]]
-        asked = [Text(line, "yellow") for one in detail.approvals for line in question_lines(one, own_name(), zone, now)]
+        asked = [Text(line, "yellow") for one in detail.approvals for line in question_lines(one, self._app.settings, now)]
         return Group(head, grid, *logged, *asked)
 
 

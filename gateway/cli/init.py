@@ -15,7 +15,7 @@ import typer
 from gateway.amounts import parse_amount
 from gateway.budget import Unit
 from gateway.cli.outcome import DONE, USAGE, CommandError
-from gateway.cli.words import own_name
+from gateway.cli.typed import own_name
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from gateway.cli.render import document
 from gateway.cli.run_words import parse_caps, parse_values
 from gateway.cli.runs import hint_without_worker
 from gateway.cli.session import load_settings, opened
-from gateway.cli.words import own_name, starter
+from gateway.cli.typed import typed
+from gateway.cli.words import starter
 from gateway.cli.workflows import takes
 from gateway.errors import BadParameters, RequestConflict, UnknownWorkflow
 from gateway.runs import Caps, Run
@@ -82,5 +83,5 @@ def _checked(app: App, wanted: Wanted) -> dict[str, object]:
             near = did_you_mean(name, fields) if field is None else ""
             about = "" if field is None else f" ({takes(field)}{f': {field.help}' if field.help else ''})"
             typer.echo(f"  {name}: {message}{near}{about}", err=True)
-        raise CommandError(f"give them with --set name=value; `{own_name()} workflows` lists them", USAGE) from None
+        raise CommandError(f"give them with --set name=value; `{typed(app.settings, 'workflows')}` lists them", USAGE) from None
     return values

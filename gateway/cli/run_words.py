@@ -13,7 +13,9 @@ from gateway.amounts import parse_amount
 from gateway.budget import CAP, Unit
 from gateway.cli.outcome import USAGE, CommandError
 from gateway.cli.render import amount, moment, span, tame
+from gateway.cli.typed import typed
 from gateway.runs import Approval, Caps, Run, RunEvent, RunState, Step, StepState
+from gateway.settings import Settings
 
 MARKS = {
     StepState.RUNNING: "…",
@@ -126,11 +128,12 @@ def took(started: datetime | None, ended: datetime | None, now: datetime) -> str
     return "" if started is None else span(max(0.0, ((ended or now) - started).total_seconds()))
 
 
-def question_lines(approval: Approval, command: str, zone: ZoneInfo, now: datetime) -> list[str]:
+def question_lines(approval: Approval, settings: Settings, now: datetime) -> list[str]:
     """A question with how to answer it."""
+    zone = settings.zone
     until = "" if approval.expires is None else f" (until {moment(approval.expires, zone, now)}, then: {approval.otherwise})"
     return [
         tame(f"{approval.step} asks {', '.join(approval.who)}: {approval.question}{until}"),
-        f"  yes: {command} runs approve {approval.id}",
-        f"  no:  {command} runs reject {approval.id}",
+        f"  yes: {typed(settings, f'runs approve {approval.id}')}",
+        f"  no:  {typed(settings, f'runs reject {approval.id}')}",
     ]

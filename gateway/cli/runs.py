@@ -14,8 +14,10 @@ from gateway.cli.outcome import DONE, USAGE, CommandError, complain
 from gateway.cli.render import amount, document, show, span, tame
 from gateway.cli.run_words import MARKS, lacks_cap, parse_caps, question_lines, spent_text, state_text, step_text, took
 from gateway.cli.session import load_settings, opened
-from gateway.cli.words import own_name, starter
+from gateway.cli.typed import typed
+from gateway.cli.words import starter
 from gateway.runs import JSON, Detail, Run, RunState
+from gateway.settings import Settings
 
 if TYPE_CHECKING:
     from gateway.app import App
@@ -114,17 +116,18 @@ def _print_run(app: App, detail: Detail, lines: Sequence[str]) -> None:
         typer.echo(tame(f"log: {line}"))
     for approval in detail.approvals:
         typer.echo("")
-        for line in question_lines(approval, own_name(), zone, now):
+        for line in question_lines(approval, app.settings, now):
             typer.echo(line)
-    for line in end_lines(run):
+    for line in end_lines(run, app.settings):
         typer.echo(line)
 
 
-def end_lines(run: Run) -> list[str]:
+def end_lines(run: Run, settings: Settings) -> list[str]:
     """What an ended run leaves: its result, or its error and how to go on."""
     if run.state is RunState.FAILED:
+        retry = typed(settings, f"runs retry {run.id}")
         larger = " --set-budget UNIT=AMOUNT (a larger cap)" if lacks_cap(run) else ""
-        return [tame(f"error: {run.error}"), f"go on from the failed step: {own_name()} runs retry {run.id}{larger}"]
+        return [tame(f"error: {run.error}"), f"go on from the failed step: {retry}{larger}"]
     if run.result is None:
         return []
     return [tame(run.result if isinstance(run.result, str) else json.dumps(run.result, ensure_ascii=False, indent=2))]
@@ -208,5 +211,5 @@ def _acted(run: Run, what: str, *, as_json: bool) -> None:
 async def hint_without_worker(app: App, run: Run) -> None:
     """Says on standard error when nobody is there who would do something about a run."""
     if not run.state.ended and not await app.worker_lives():
-        command = own_name()
-        complain(f"no worker is running: `{command} serve` (or `{command} serve --only worker`) goes on with it")
+        serve, worker = typed(app.settings, "serve"), typed(app.settings, "serve --only worker")
+        complain(f"no worker is running: `{serve}` (or `{worker}`) goes on with it")

@@ -14,7 +14,7 @@ from gateway.app import ROLES, SCHEDULER, WORKER, App
 from gateway.cli import login_link
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import moment
-from gateway.cli.session import load_settings, log_to
+from gateway.cli.session import load_settings, log_to, naming_the_upgrade
 from gateway.cli.words import resting_text
 
 
@@ -50,7 +50,7 @@ def run_app(app: App, announce: Callable[[App], Awaitable[None]]) -> int:
 
 
 async def _serve(app: App, announce: Callable[[App], Awaitable[None]]) -> None:
-    with app.signals():
+    with app.signals(), naming_the_upgrade(app.settings):
         async with app.running():
             await announce(app)
             spare_the_collector()

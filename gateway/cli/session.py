@@ -6,19 +6,19 @@ import getpass
 import logging
 import os
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from gateway import settings as configuration
+from gateway.cli.typed import DEMO, typed
+from gateway.errors import DatabaseBehind
 from gateway.settings import Settings
 
 if TYPE_CHECKING:
     from gateway.app import App
-
-DEMO = "demo"
-"""`--config demo`: the built-in configuration, in the working directory's var/."""
 
 
 def load_settings(config: Path | None) -> Settings:
@@ -42,11 +42,21 @@ async def opened(settings: Settings, *, gate: bool = False) -> AsyncIterator[App
 
     app = App(settings)
     log_to(app, sys.stderr, logging.WARNING)
-    await app.open(gate=gate)
+    with naming_the_upgrade(settings):
+        await app.open(gate=gate)
     try:
         yield app
     finally:
         await app.stop()
+
+
+@contextmanager
+def naming_the_upgrade(settings: Settings) -> Iterator[None]:
+    """Lets the refusal of a database that is behind name the command for this configuration."""
+    try:
+        yield
+    except DatabaseBehind as behind:
+        raise replace(behind, mend=typed(settings, "db upgrade")) from None
 
 
 @asynccontextmanager

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import sys
 from datetime import datetime
-from pathlib import Path
 from uuid import uuid4
 from zoneinfo import ZoneInfo
 
@@ -86,8 +83,3 @@ def error_text(error: GatewayError, zone: ZoneInfo, now: datetime) -> str:
 def resting_text(settings: Settings) -> str:
     """Says which sections of the configuration this version checks and does not run."""
     return f"Not run by this version, only checked: {', '.join(settings.resting)}."
-
-
-def own_name() -> str:
-    """How a person here types this program's name: with its path where the shell would not find it."""
-    return "sluicegate" if shutil.which("sluicegate") else os.path.relpath(Path(sys.executable).with_name("sluicegate"))

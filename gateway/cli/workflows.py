@@ -11,6 +11,7 @@ import typer
 from gateway.cli.outcome import DONE
 from gateway.cli.render import document, show
 from gateway.cli.session import load_settings
+from gateway.cli.typed import typed
 from gateway.runs import Caps
 from gateway.settings import Settings
 from gateway.workflow.catalogue import Catalogue
@@ -32,7 +33,7 @@ def show_workflows(config: Path | None, *, as_json: bool) -> int:
         typer.echo(f"  who: {who_text(settings, definition.name)}; a run may spend {caps_text(definition.caps)}")
         if definition.parameters.fields:
             show(["  parameter", "takes", "default", "what"], [_row(field) for field in definition.parameters.fields])
-    typer.echo("\nStart one: sluicegate run NAME --set parameter=value --follow")
+    typer.echo(f"\nStart one: {typed(settings, 'run NAME --set parameter=value --follow')}")
     return DONE
 
 

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import shlex
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -263,6 +264,30 @@ def test_a_database_that_is_behind_is_refused_by_name(tmp_path: Path, arguments:
     assert (ran.code, ran.out) == (1, "")
     assert "sluicegate db upgrade" in ran.err
     assert len(ran.err.strip().splitlines()) == 1
+
+
+def test_every_command_that_is_told_works_as_it_stands(tmp_path: Path) -> None:
+    """Copied into the same terminal, whichever configuration it was told for."""
+    configuration = tmp_path / "conf d" / "bot.toml"
+    configuration.parent.mkdir()
+    configuration.write_text('[providers.script]\napi = "demo"\nmodel = "scripted"\n[chains]\ndefault = ["script"]\n')
+    for name in ("demo", "conf d/bot.toml"):
+        behind = run(tmp_path, "runs", "--config", name)
+        assert behind.code == 1
+        good(run(tmp_path, *told(behind.err, "run ")))
+        workflows = good(run(tmp_path, "workflows", "--config", name))
+        start = [word for word in told(workflows.out, "Start one: ") if word not in ("--follow", "--set", "parameter=value")]
+        started = good(run(tmp_path, *[word.replace("NAME", "clone_petroserver") for word in start]))
+        assert told(started.err, "no worker is running: ") == ["serve", "--config", name]
+        assert good(run(tmp_path, "runs", "--config", name)).out.count("queued") == 1
+    beside = run(tmp_path, "workflows", SLUICEGATE_CONFIG="conf d/bot.toml")
+    assert "--config" not in beside.out, "the environment names it for the next command too"
+
+
+def told(said: str, before: str) -> list[str]:
+    """The arguments of the command that stands behind some words, as a shell reads them."""
+    command = said.partition(before)[2].lstrip("`").partition("\n")[0].partition("`")[0]
+    return shlex.split(command)[1:]
 
 
 def test_db_upgrade_says_where_it_stands(folder: Path) -> None:

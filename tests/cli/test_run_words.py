@@ -3,15 +3,18 @@
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pytest
 
+from gateway import settings
 from gateway.cli.outcome import CommandError
 from gateway.cli.run_words import event_line, lacks_cap, parse_caps, parse_values, question_lines, state_text, step_text
 from gateway.cli.runs import end_lines
 from gateway.runs import Approval, Caps, Run, RunEvent, RunState, Starter, Step, StepState
 
+SETTINGS = settings.demo(Path("/srv/bot"), False, {})
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)
 MADRID = ZoneInfo("Europe/Madrid")
 RUN = Run("r1", "greet", RunState.RUNNING, {}, Starter("cli", "ann"), NOW)
@@ -78,9 +81,9 @@ def test_nothing_that_a_terminal_would_obey_comes_out_of_a_run() -> None:
         event_line(RunEvent("r1", 1, NOW, "log", {"text": HOSTILE}), RUN, MADRID, NOW),
         event_line(RunEvent("r1", 1, NOW, "step", {**step.as_json(), "detail": HOSTILE}), RUN, MADRID, NOW),
         step_text(step, MADRID, NOW),
-        question_lines(Approval("q", "r1", "s", HOSTILE, ("admins",), NOW), "sluicegate", MADRID, NOW)[0],
-        end_lines(replace(RUN, state=RunState.FAILED, error=HOSTILE))[0],
-        end_lines(replace(RUN, state=RunState.SUCCEEDED, result=HOSTILE))[0],
+        question_lines(Approval("q", "r1", "s", HOSTILE, ("admins",), NOW), SETTINGS, NOW)[0],
+        end_lines(replace(RUN, state=RunState.FAILED, error=HOSTILE), SETTINGS)[0],
+        end_lines(replace(RUN, state=RunState.SUCCEEDED, result=HOSTILE), SETTINGS)[0],
     ]
     assert [TAMED in one for one in said] == [True] * len(said)
     assert not any("\x1b" in one or "\x9b" in one for one in said)
@@ -90,6 +93,6 @@ def test_a_failed_run_says_how_to_go_on() -> None:
     failed = replace(RUN, state=RunState.FAILED, error="greet 2: the run's own cap run:greet:tokens is reached: 5 asked")
     assert lacks_cap(failed)
     assert not lacks_cap(replace(failed, error="git ended with code 3"))
-    assert end_lines(failed)[1].endswith("runs retry r1 --set-budget UNIT=AMOUNT (a larger cap)")
-    assert end_lines(replace(RUN, state=RunState.SUCCEEDED, result={"a": 1})) == ['{\n  "a": 1\n}']
-    assert end_lines(replace(RUN, state=RunState.CANCELLED)) == []
+    assert end_lines(failed, SETTINGS)[1].endswith("runs retry r1 --config demo --set-budget UNIT=AMOUNT (a larger cap)")
+    assert end_lines(replace(RUN, state=RunState.SUCCEEDED, result={"a": 1}), SETTINGS) == ['{\n  "a": 1\n}']
+    assert end_lines(replace(RUN, state=RunState.CANCELLED), SETTINGS) == []
