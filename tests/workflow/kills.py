@@ -1,22 +1,27 @@
 """kill -9 of the serving program at random moments of a run, and another start each time, until the run has ended.
 
-`python -m tests.workflow.kills --kills 20` does it on SQLite and PostgreSQL and prints what it saw; the suite does it with few.
+`python -m tests.workflow.kills --kills 20` does it on SQLite and PostgreSQL, with the sample `clone_petroserver` and with a
+run of every kind of step, and prints what it saw; the suite does it with few.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import filecmp
+import os
 import random
 import signal
+import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from sqlalchemy import select
 
+import workflows
 from gateway.clock import SystemClock
 from gateway.runs import Run, RunState, Starter, StepState
 from gateway.settings import Settings
@@ -27,11 +32,14 @@ from gateway.store.tables import usage
 from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.desk import Desk
+from gateway.workflow.git import git_environment
 from tests.cli.program import COMMAND, environment
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import config, prepared, provider, section
 
 FLOWS = Path(__file__).parent / "flows"
+SAMPLES = Path(workflows.__file__).parent
+ANSWER = "some words in answer"
 OPERATOR = Starter("cli", "tester", admin=True)
 START_S = 60.0
 END_S = 120.0
@@ -105,7 +113,7 @@ class Beside:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a journey showed."""
+    """What the kills of one run showed."""
 
     kills: int
     ledger_tokens: int
@@ -121,12 +129,41 @@ def written(folder: Path, upstream: Upstream, url: str) -> Settings:
     return prepared(folder, text, {})
 
 
-async def journey(folder: Path, url: str, kills: int, chance: random.Random) -> Seen:
-    """One run of `journey`, killed so often at random moments; asserts everything that must hold then."""
-    async with Upstream(Script(text="some words in answer", start_delay_s=0.15)) as upstream:
+def right_after_journey(runs: Path, run: str) -> None:
+    """Asserts that the files of the flow `journey` are as one undisturbed run leaves them."""
+    place = runs / run
+    assert (place / "REPORT.md").read_text() == ANSWER
+    assert (place / "made").read_text() == "made\n"
+    assert set((place / "marks").read_text().split()) == {"begin", "a", "b", "c", "end"}
+
+
+def right_after_clone(runs: Path, run: str) -> None:
+    """Asserts that the sample's clone is whole and clean, and that its report is complete and was kept once."""
+    place = runs / run
+    shipped = SAMPLES / "_petroserver"
+    names = [str(path.relative_to(shipped)) for path in shipped.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    assert filecmp.cmpfiles(shipped, place / "clone", names, shallow=False) == (names, [], [])
+    for check in (["status", "--porcelain"], ["fsck", "--strict"]):
+        command = ["git", "-C", str(place / "clone"), *check]
+        said = subprocess.run(command, check=True, capture_output=True, env={"PATH": os.defpath, **git_environment(str(place))})
+        assert said.stdout == b""
+    report = (place / "REPORT.md").read_text()
+    assert report.count(f"> {ANSWER}") == 3
+    assert "no answer" not in report
+    assert {path.name: path.read_text() for path in (runs.parent / "reports").iterdir()} == {f"petroserver-{run}.md": report}
+
+
+WORKFLOWS: dict[str, Callable[[Path, str], None]] = {"clone_petroserver": right_after_clone, "journey": right_after_journey}
+"""What is killed, and what must be right in its folder then."""
+
+
+async def killed(folder: Path, url: str, workflow: str, kills: int, chance: random.Random) -> Seen:
+    """One run, killed so often at random moments; asserts everything that must hold then. What it asks is answered by yes."""
+    async with Upstream(Script(text=ANSWER, start_delay_s=0.15)) as upstream:
         beside = Beside(await asyncio.to_thread(written, folder, upstream, url))
         serving = Serving(folder)
-        run = (await beside.desk.start("journey", {}, OPERATOR)).id
+        run = (await beside.desk.start(workflow, {}, OPERATOR)).id
+        answering = asyncio.create_task(_approve(beside, run))
         done: dict[str, int] = {}
         made = 0
         try:
@@ -148,17 +185,23 @@ async def journey(folder: Path, url: str, kills: int, chance: random.Random) -> 
             now = await beside.finished(run)
             assert done.items() <= now.items(), f"made again: {done} {now}"
         finally:
+            answering.cancel()
             await serving.end(signal.SIGTERM)
         assert await beside.books.check() == []
         spent, expired = await beside.spent()
         meter = upstream.meter.tokens
         assert spent - expired <= meter <= spent, f"ledger {spent}, of it expired {expired}; upstream {meter}"
-        folder_of_run = beside.settings.runs_folder / run
-        assert (folder_of_run / "REPORT.md").read_text() == "some words in answer"
-        assert (folder_of_run / "made").read_text() == "made\n"
-        assert set((folder_of_run / "marks").read_text().split()) == {"begin", "a", "b", "c", "end"}
+        await asyncio.to_thread(WORKFLOWS[workflow], beside.settings.runs_folder, run)
         await beside.database.close()
         return Seen(made, spent, expired, meter)
+
+
+async def _approve(beside: Beside, run: str) -> None:
+    """Says yes to whatever the run asks."""
+    while True:
+        for asked in await beside.runs.open_approvals(run):
+            await beside.desk.decide(asked.id, True, OPERATOR)
+        await asyncio.sleep(0.3)
 
 
 async def _moved(beside: Beside, run: str, change: int) -> None:
@@ -170,21 +213,32 @@ async def _moved(beside: Beside, run: str, change: int) -> None:
             await asyncio.sleep(0.01)
 
 
-async def _journeys(kills: int, seed: int) -> Sequence[str]:
+async def _kills(kills: int, seed: int) -> Sequence[str]:
     from tests.conftest import empty_postgres, postgres_server
 
     said = []
     with tempfile.TemporaryDirectory() as folder, postgres_server() as data:
-        for name in ("SQLite", "PostgreSQL"):
-            left, total, rounds = kills, 0, 0
-            while left > 0:
-                place = Path(folder) / f"{name}-{rounds}"
-                with empty_postgres(data) as url:
-                    where = f"sqlite:///{place}/sluicegate.db" if name == "SQLite" else url
-                    seen = await journey(place, where, left, random.Random(seed + rounds))
-                left, total, rounds = left - seen.kills, total + seen.kills, rounds + 1
-            said.append(f"{name}: {total} kills over {rounds} runs, no finished step made again, the books are right")
+        for workflow in WORKFLOWS:
+            for name in ("SQLite", "PostgreSQL"):
+                rounds: list[Seen] = []
+                while (left := kills - sum(seen.kills for seen in rounds)) > 0:
+                    place = Path(folder) / f"{workflow}-{name}-{len(rounds)}"
+                    with empty_postgres(data) as url:
+                        where = f"sqlite:///{place}/sluicegate.db" if name == "SQLite" else url
+                        chance = random.Random(seed + len(rounds))
+                        rounds.append(await killed(place, where, workflow, left, chance))
+                said.append(f"{workflow} on {name}: {_summary(rounds)}")
     return said
+
+
+def _summary(rounds: Sequence[Seen]) -> str:
+    ledger, expired, meter = (
+        sum(getattr(seen, field) for seen in rounds) for field in ("ledger_tokens", "expired_tokens", "meter_tokens")
+    )
+    return (
+        f"{sum(seen.kills for seen in rounds)} kills over {len(rounds)} runs, all completed, no finished step made again, "
+        f"the folders are right; tokens: ledger {ledger}, of which {expired} for attempts that a kill cut off, upstream {meter}"
+    )
 
 
 if __name__ == "__main__":
@@ -192,5 +246,5 @@ if __name__ == "__main__":
     parser.add_argument("--kills", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args()
-    for line in asyncio.run(_journeys(given.kills, given.seed)):
+    for line in asyncio.run(_kills(given.kills, given.seed)):
         print(line)

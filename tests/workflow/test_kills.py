@@ -8,11 +8,11 @@ from pathlib import Path
 from gateway.runs import RunState
 from tests.conftest import empty_postgres
 from tests.doubles.upstream import Script, Upstream
-from tests.workflow.kills import END_S, OPERATOR, Beside, Serving, journey, written
+from tests.workflow.kills import END_S, OPERATOR, Beside, Serving, killed, written
 
 
-async def test_case_51_killed_at_random_moments_a_run_completes_and_repeats_nothing(tmp_path: Path, empty_url: str) -> None:
-    seen = await journey(tmp_path, empty_url, 3, random.Random(7))
+async def test_case_51_killed_at_random_moments_the_sample_completes_and_repeats_nothing(tmp_path: Path, empty_url: str) -> None:
+    seen = await killed(tmp_path, empty_url, "clone_petroserver", 3, random.Random(7))
     assert seen.kills >= 1
 
 

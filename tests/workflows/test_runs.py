@@ -1,5 +1,6 @@
 """The samples from the desk's row to their end, on a worker in this process, with a scripted upstream and real git."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -13,6 +14,7 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from gateway.clock import to_ms
 from gateway.errors import UnknownRun
 from gateway.runs import RunState, Starter, StepState
 from tests.doubles.clock import SettableClock
@@ -93,6 +95,34 @@ async def test_a_repository_is_cloned_looked_at_and_reported_on(tmp_path: Path, 
         assert (notice.to, notice.file) == ("telegram:1001", "REPORT.md")
         assert notice.text == ended.result
         assert {name for name, _ in (await here.steps(run)).items()} >= {"clone", "check out", "questions", "questions/0/ask"}
+
+
+@pytest.mark.parametrize("opened_by", ["clock", "raise"])
+async def test_story_2_the_sample_is_started_with_the_budget_gone_and_completes_once_there_is_room(
+    tmp_path: Path, up: Upstream, opened_by: str
+) -> None:
+    hour = budget("main-hour", provider="main", per="hour", requests=3)
+    async with house(tmp_path, up, hour, clock=SettableClock(datetime(2026, 3, 2, 12, 0, tzinfo=UTC))) as here:
+        for number in range(3):
+            await here.succeeds(await here.begin("every", kind="ask", key=f"spend-{number}"))
+        calls, opens = up.meter.requests, datetime(2026, 3, 2, 13, 0, tzinfo=UTC)
+        run = await begin(here, "clone_petroserver", ask_first=False)
+        parked = await here.reaches(run, RunState.WAITING_BUDGET)
+        assert (parked.waiting_until, parked.waiting_for) == (opens, "main-hour")
+        # Let the look that wakes everything at the start be over.
+        await asyncio.sleep(1)
+        assert (up.meter.requests, (await here.runs.get(run)).state) == (calls, RunState.WAITING_BUDGET)
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        if opened_by == "clock":
+            here.clock.set(opens)
+        else:
+            await here.app.store.raise_limit("main-hour", "+", 3, to_ms(opens), "test")
+        await here.until(lambda: up.meter.requests > calls)
+        assert loop.time() - began < 6, "two seconds are promised, on a machine that is not loaded"
+        await here.succeeds(run)
+        assert up.meter.requests == calls + 3
+        assert (folder_of(here, run) / "REPORT.md").read_text().count("> a model's words") == 3
 
 
 @pytest.mark.parametrize(("ask_first", "approve"), [(True, False), (False, None)])
