@@ -54,6 +54,8 @@ class Waking:
         """The limits at the last look; None before the first: they may have changed while no worker looked."""
         self._rounds: asyncio.Task[None] | None = None
         self._freed = 0
+        self._unanswered = 0
+        """How many due questions nobody took up while runs stood back for them."""
 
     def room_came(self) -> None:
         """Something was closed: what only holds kept out is worth a try."""
@@ -90,9 +92,8 @@ class Waking:
         if raised:
             # Here too, and not only by their bot: it may see the change later than this process.
             await self._people.wake(to_ms(self._clock.now()))
-        answered = True
         for wait in due:
-            answered = answered and await self._let_people_go_first()
+            await self._let_people_go_first()
             if self._limits() != self._seen:
                 # There may be room now, and people were not asked yet: the next look begins with them.
                 return
@@ -101,20 +102,21 @@ class Waking:
                 async with asyncio.timeout(DECISION_S):
                     await wait.decided.wait()
 
-    async def _let_people_go_first(self) -> bool:
-        """Returns when nobody's question is due; False when they do not get fewer, because nobody answers them."""
+    async def _let_people_go_first(self) -> None:
+        """Returns when nobody's question is due, or when they do not get fewer: then nobody answers just those."""
         loop = asyncio.get_running_loop()
         fewest, until = await self._people_due(), loop.time() + PEOPLE_S
-        if not fewest:
-            return True
+        if fewest in (0, self._unanswered):
+            self._unanswered = fewest
+            return
         while fewest and loop.time() < until:
             await asyncio.sleep(LOOK_S)
             left = await self._people_due()
             if left < fewest:
                 fewest, until = left, loop.time() + PEOPLE_S
+        self._unanswered = fewest
         # The last of them is on its way to the gate.
         await asyncio.sleep(LAST_S)
-        return not fewest
 
     async def _people_due(self) -> int:
         return await self._people.due(to_ms(self._clock.now()))

@@ -3,8 +3,11 @@
 import asyncio
 from pathlib import Path
 
+from sqlalchemy import func, select
+
 from gateway.clock import to_ms
 from gateway.runs import RunState
+from gateway.store.tables import refusals
 from gateway.store.telegram import Arrival, Inbox, Lane, State
 from tests.doubles.botapi import TOKEN, BotApi, message
 from tests.doubles.upstream import Upstream
@@ -13,6 +16,7 @@ from tests.workflow.house import House
 
 PEOPLE, RUNS, ROOM = 200, 50, 30
 FIRST_PERSON = 1000
+QUIET_S = 2.0
 
 
 async def park_questions(here: House) -> None:
@@ -74,13 +78,20 @@ async def test_case_67_two_hundred_people_and_fifty_runs_with_room_for_thirty(tm
 
 
 async def _all_parked(here: House, people: int, runs: int) -> None:
-    """Waits until so many questions and runs are parked and nothing is under way."""
-    async with asyncio.timeout(120):
+    """Waits until so many questions and runs are parked, and for two seconds nobody has asked the gate."""
+    quiet_since, asked_before = 0.0, -1
+    loop = asyncio.get_running_loop()
+    count = select(func.count()).select_from(refusals)
+    async with asyncio.timeout(180):
         while True:
             worker, bot = here.app.worker, here.app.bot
             assert worker is not None
             assert bot is not None
+            asked_now = len(here.upstream.seen) + await here.app.database.read(lambda at: at.execute(count).scalar_one())
+            if asked_now != asked_before:
+                quiet_since, asked_before = loop.time(), asked_now
             parked = await here.runs.parked(limit=1000)
-            if (bot.parked, len(parked), worker.parked, bot.queue_depth) == (people, runs, runs, 0):
+            found = bot.parked, len(parked), worker.parked, bot.queue_depth
+            if found == (people, runs, runs, 0) and loop.time() - quiet_since > QUIET_S:
                 return
             await asyncio.sleep(0.1)
