@@ -108,7 +108,7 @@ def _assistant(blocks: list[tuple[Fields, str]]) -> dict[str, Any]:
         message["content"] = _content(parts)
     if calls := [_call(block, place) for block, place in blocks if block["type"] == "tool_use"]:
         message["tool_calls"] = calls
-    if thoughts := [dict(block) for block, _ in blocks if block.get("signature") or block["type"] == "redacted_thinking"]:
+    if thoughts := [dict(block) for block, _ in blocks if _is_thought(block)]:
         message["thinking_blocks"] = thoughts
     elif not parts and not calls:
         message["content"] = ""
@@ -116,6 +116,11 @@ def _assistant(blocks: list[tuple[Fields, str]]) -> dict[str, Any]:
 
 
 _NOT_PARTS = ("tool_use", "thinking", "redacted_thinking")
+
+
+def _is_thought(block: Fields) -> bool:
+    """Thinking that its vendor takes back: what came from elsewhere has no signature."""
+    return block["type"] == "redacted_thinking" or (block["type"] == "thinking" and bool(block.get("signature")))
 
 
 def _part(block: Fields, place: str) -> dict[str, Any]:
@@ -182,7 +187,7 @@ def _tools(fields: Fields) -> dict[str, Any]:
     kind = choice.get("type") if isinstance(choice, dict) else None
     if kind == "tool" and isinstance(choice.get("name"), str):
         made["tool_choice"] = {"type": "function", "function": {"name": choice["name"]}}
-    elif kind in _CHOICES:
+    elif isinstance(kind, str) and kind in _CHOICES:
         made["tool_choice"] = _CHOICES[kind]
     else:
         raise _wrong("tool_choice", "an object with the type auto, any, none, or tool with a name")
