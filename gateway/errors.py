@@ -23,7 +23,8 @@ GatewayError
 │   ├── Refused            an error with the provider's own body, or no connection: not billed
 │   │   ├── CallerFault    400 and the like: the request itself is wrong
 │   │   │   ├── ContextTooLong
-│   │   │   └── OutputParameterRefused   the model wants the output limit under its other name
+│   │   │   ├── OutputParameterRefused   the model wants the output limit under its other name
+│   │   │   └── NoVectors      the model, or its server, makes none
 │   │   └── ContentRefused  the vendor's content policy stopped it
 │   └── Unanswered         time-out, reset, a gateway's page, a broken stream: may have been billed
 └── ChainExhausted         no slot could serve: the causes, and the earliest time at which one can
@@ -332,6 +333,10 @@ class ContextTooLong(CallerFault):
 
 class OutputParameterRefused(CallerFault):
     """The model wants the output limit under its other name; the adapter has flipped it for the next attempt."""
+
+
+class NoVectors(CallerFault):
+    """This model or its server makes no vectors: another slot may. It says nothing of how the slot fares otherwise."""
 
 
 class ContentRefused(Refused):

@@ -4,8 +4,8 @@ Rules:
 - Each target is tried once per request, in chain order, with at most `max_attempts` calls; each has its own reservation.
 - A budget refusal costs no call, no wait and no cooldown. When only holds are in the way the request waits for room, as
   long as its origin is patient, after every other slot was looked at.
-- The caller's faults end the request, but for a prompt that is too long (a slot with a larger context may take it) and a
-  refused name of the output limit (asked again, once).
+- The caller's faults end the request, but for a prompt that is too long (a slot with a larger context may take it), vectors
+  of a model that makes none (another one may) and a refused name of the output limit (asked again, once).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from gateway.errors import (
     ContextTooLong,
     Exhausted,
     GatewayError,
+    NoVectors,
     OutputParameterRefused,
     Paused,
     ProviderError,
@@ -192,6 +193,8 @@ class Walk:
         elif isinstance(error, ContextTooLong):
             context = self._parts.settings.model(slot).context_tokens
             self._larger_than = max(self._larger_than or 0, context or 0)
+            self._pass_over(slot, error)
+        elif isinstance(error, NoVectors):
             self._pass_over(slot, error)
         else:
             raise error

@@ -13,7 +13,7 @@ import orjson
 
 from gateway.chat import Chunk, Completion, EmbeddingRequest, Request
 from gateway.clock import Clock
-from gateway.errors import OutputParameterRefused
+from gateway.errors import NoVectors, OutputParameterRefused, Refused
 from gateway.ledger import Reservation
 from gateway.providers import classify, usage
 from gateway.providers.anthropic_shape import without_anthropics_own
@@ -80,7 +80,10 @@ class OpenAIProvider:
         """The vectors of every input, in the provider's own bytes."""
         model = reservation.slot.model
         body = {**request.extra, "model": model, "input": request.inputs}
-        call = await self._embeddings.open(body, model, "", stream=False)
+        try:
+            call = await self._embeddings.open(body, model, "", stream=False)
+        except Refused as error:
+            raise _read_anew(error) from None
         try:
             return _vectors(await call.read(VECTORS_BYTES_MAX), call, model, len(request.inputs))
         finally:
@@ -221,6 +224,19 @@ def _completion(data: bytes, call: Call, model: str) -> Completion:
     if not finish:
         raise call.unanswered("the answer has no finish reason")
     return Completion(text, finish, model_of(body) or model, call.usage, body, data)
+
+
+def _read_anew(error: Refused) -> Refused:
+    """The same error, or that the model or its server makes no vectors, which servers say in many ways.
+
+    A slot that answers chats well must not be left alone because somebody asked it for vectors.
+    """
+    words = error.message.lower()
+    if error.status not in (404, 405, 501) and not ("embedding" in words and "support" in words):
+        return error
+    return NoVectors(
+        error.provider, error.model, error.message, status=error.status, code=error.code or "no_embeddings", body=error.body
+    )
 
 
 def _vectors(data: bytes, call: Call, model: str, inputs: int) -> Completion:

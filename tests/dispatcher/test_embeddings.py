@@ -3,7 +3,8 @@
 import pytest
 
 from gateway.chat import EmbeddingRequest, Usage
-from gateway.errors import ChainExhausted, Exhausted, RequestConflict
+from gateway.dispatcher.breaker import FAILURES_MAX
+from gateway.errors import ChainExhausted, Exhausted, NoVectors, RequestConflict
 from tests.dispatcher.rig import PRICED, Rig, priced, refused, requests, tokens, unanswered, usd
 from tests.doubles.provider import Play
 
@@ -62,3 +63,15 @@ async def test_a_repeated_id_gets_the_stored_vectors_and_another_text_is_a_confl
     with pytest.raises(RequestConflict):
         await embed(rig, EmbeddingRequest([[7] * 12, [8] * 7]), request_id="k", dedupe=True)
     assert rig["a"].calls == 1
+
+
+async def test_who_makes_no_vectors_is_passed_over_and_goes_on_answering_questions():
+    rig = Rig("a", "b", budgets=(tokens("t", 1000),))
+    for _ in range(FAILURES_MAX + 1):
+        rig["a"].plays(NoVectors("a", "m", "there are none", status=404))
+        assert (await embed(rig)).slot.provider == "b"
+    assert (await rig.ask()).slot.provider == "a"
+    alone = Rig()
+    alone["a"].plays(NoVectors("a", "m", "there are none", status=404))
+    with pytest.raises(ChainExhausted):
+        await embed(alone)

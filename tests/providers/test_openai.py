@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.chat import EmbeddingRequest, Request, Usage
 from gateway.dispatcher.replies import assembled
-from gateway.errors import Unanswered
+from gateway.errors import NoVectors, Unanswered
 from gateway.providers import Embedder, Provider, classify, openai
 from gateway.providers.call import Call, Endpoint
 from gateway.providers.lean import LeanClient
@@ -236,3 +236,23 @@ async def test_vectors_that_are_none_or_too_few_may_have_been_billed(upstream: U
     assert isinstance(provider, Embedder)
     with pytest.raises(Unanswered):
         await provider.embed(EmbeddingRequest(["a", "b"]), reservation())
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (404, "<html>Not Found</html>"),
+        (404, {"error": {"message": "no such model", "code": "model_not_found"}}),
+        (405, {"detail": "Method Not Allowed"}),
+        (501, {"error": {"message": "This server does not support embeddings", "type": "not_supported_error"}}),
+        (500, {"error": "this model does not support embeddings"}),
+    ],
+)
+async def test_a_server_that_makes_no_vectors_is_known_by_what_it_says(
+    upstream: Upstream, make: Make, status: int, body: Any
+) -> None:
+    upstream.default = Script(status=status, body=body)
+    provider = make()
+    assert isinstance(provider, Embedder)
+    with pytest.raises(NoVectors):
+        await provider.embed(EmbeddingRequest(["a"]), reservation())

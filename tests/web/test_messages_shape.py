@@ -129,3 +129,10 @@ async def test_refusals_of_this_address_have_its_shape_whoever_refuses() -> None
             said = orjson.loads(answer.body)
             assert (answer.status, said["type"], said["error"]["type"]) == (status, "error", kind)
             assert said["request_id"] == said["error"]["request_id"] == answer.header("request-id")
+
+
+async def test_a_key_comes_in_either_header() -> None:
+    async with shell(completion({"content": "a"}), completion({"content": "a"})) as web:
+        by_name = await web.call("POST", "/v1/messages", key=None, headers={"x-api-key": "sk-user"}, json=BODY)
+        wrong = await web.call("POST", "/v1/messages", key=None, headers={"x-api-key": "sk-nobody"}, json=BODY)
+        assert (by_name.status, wrong.status, (await ask(web)).status) == (200, 401, 200)
