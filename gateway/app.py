@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -29,6 +28,7 @@ from gateway.ledger import Raises
 from gateway.prices import Prices
 from gateway.providers import Provider, build
 from gateway.settings import Settings
+from gateway.stopping import listening
 from gateway.store import calibrations
 from gateway.store.alerts import Alerts
 from gateway.store.books import Books
@@ -38,6 +38,7 @@ from gateway.store.fires import Fires
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.migrations import require_head
+from gateway.store.outbox import Outbox
 from gateway.store.runs import Runs
 from gateway.store.sessions import Sessions
 from gateway.store.standings import Standings
@@ -48,6 +49,7 @@ from gateway.workflow.desk import Desk
 
 if TYPE_CHECKING:
     from gateway.jobs import Jobs
+    from gateway.reports import Reports
     from gateway.store.telegram_talk import People
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
@@ -67,9 +69,10 @@ DRAIN_S = 5.0
 SWEEP_EVERY_S = 5.0
 KEEP_EVERY_S = 10.0
 DROP_EVERY_S = 3600.0
+FILE_EVERY_S = 60.0
+"""How often a report that could not be written to its folder is tried again."""
 FIRES_KEPT = timedelta(days=30)
-"""Of what fired, the latest of each schedule is kept for good."""
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+"""So is what was told. Of what fired, the latest of each schedule is kept for good."""
 
 
 class App:
@@ -96,6 +99,7 @@ class App:
         self.alerts = Alerts(self.database, self.clock)
         standings = Standings(self.database, self.clock)
         self.alert_watch = AlertWatch(self.alerts, standings, self._limits, self.clock, looks=SCHEDULER in roles)
+        self._outbox = Outbox(self.database, self.clock)
         self.ready = asyncio.Event()
         """Set once every surface of this process takes work."""
         self.address = ""
@@ -105,6 +109,7 @@ class App:
         self.bot: TelegramBot | None = None
         self.worker: Worker | None = None
         self._desk: Desk | None = None
+        self._reports: Reports | None = None
         self._dispatcher: Dispatcher | None = None
         self._providers: Mapping[str, Provider] = {}
         self._server: Server | None = None
@@ -130,6 +135,15 @@ class App:
         if self._desk is None:
             self._desk = Desk(self.runs, self.catalogue, self.settings, self.clock)
         return self._desk
+
+    @property
+    def reports(self) -> Reports:
+        """What makes and sends reports."""
+        if self._reports is None:
+            from gateway.reports import Reports
+
+            self._reports = Reports(self.books, self._outbox, self.settings, self.clock)
+        return self._reports
 
     def parts(self) -> Parts:
         """What a run in work uses of the house."""
@@ -199,16 +213,23 @@ class App:
         jobs.every(self.store.drop_old, DROP_EVERY_S)
         jobs.every(self.alerts.prune, DROP_EVERY_S)
         jobs.every(self.alert_watch.watch, LOOK_EVERY_S)
-        if SCHEDULER in self.roles and self.settings.schedules:
-            from gateway.schedules import Alarms, alarm_of
-
-            schedules = [alarm_of(schedule, self.desk, self.runs) for schedule in self.settings.schedules]
-            Alarms(schedules, self._fires, self.clock).join(jobs.add)
-            jobs.every(self._forget_fires, DROP_EVERY_S)
+        if SCHEDULER in self.roles and (self.settings.schedules or self.settings.reports):
+            self._begin_alarms(jobs)
+            jobs.every(self._forget_told, DROP_EVERY_S)
+            jobs.every(self.reports.file, FILE_EVERY_S)
         jobs.start()
 
-    async def _forget_fires(self) -> None:
-        await self._fires.prune(self.clock.now() - FIRES_KEPT)
+    def _begin_alarms(self, jobs: Jobs) -> None:
+        from gateway.schedules import Alarm, Alarms, alarm_of
+
+        alarms = [alarm_of(one, self.desk, self.runs) for one in self.settings.schedules]
+        reports = [Alarm(f"report:{one.name}", one.cron, partial(self.reports.ring, one)) for one in self.settings.reports]
+        Alarms([*alarms, *reports], self._fires, self.clock).join(jobs.add)
+
+    async def _forget_told(self) -> None:
+        before = self.clock.now() - FIRES_KEPT
+        await self._fires.prune(before)
+        await self._outbox.prune(before)
 
     def _load_ahead(self) -> None:
         """The price list and the vocabularies: tenths of a second that no first call should wait."""
@@ -237,7 +258,7 @@ class App:
     async def _start_bot(self) -> None:
         from gateway.telegram_bot import TelegramBot
 
-        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, self.desk)
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, self.desk, self.reports)
         self.pairing_code = await self.bot.pairing_code()
         await self.bot.start()
         self.alert_watch.directly = self.bot.tell_admins
@@ -311,33 +332,15 @@ class App:
         bot = self.bot
         return {} if bot is None else {"queue_depth": bot.queue_depth, "lanes": bot.lanes, "parked": bot.parked}
 
-    @contextlib.contextmanager
-    def signals(self) -> Iterator[None]:
+    def signals(self) -> contextlib.AbstractContextManager[None]:
         """While it lasts, the first SIGTERM or SIGINT ends `until_stopped`, and a second one ends the process at once."""
-        loop = asyncio.get_running_loop()
-        for number in SIGNALS:
-            loop.add_signal_handler(number, self._signalled, number)
-        try:
-            yield
-        finally:
-            for number in SIGNALS:
-                loop.remove_signal_handler(number)
+        return listening(self._stopping)
 
     async def until_stopped(self) -> None:
         """Returns once a signal ended the serving. Raises what ended a part that should have gone on."""
         await self._stopping.wait()
         if self._failure is not None:
             raise self._failure
-
-    def _signalled(self, number: signal.Signals) -> None:
-        log.info("stopping", signal=number.name)
-        self._stopping.set()
-        # From here on the system's own answer to a signal holds: it ends the process at once. What is then left
-        # behind is what a crash leaves, and the next start settles it.
-        loop = asyncio.get_running_loop()
-        for other in SIGNALS:
-            loop.remove_signal_handler(other)
-            signal.signal(other, signal.SIG_DFL)
 
     async def stop(self) -> None:
         """Stops intake first, then lets what is under way end, settles, and closes."""

@@ -12,7 +12,7 @@ from gateway.chat import Request, Slot
 from gateway.cli.outcome import DONE, FAILED, USAGE, complain
 from gateway.cli.render import amount, document, moment, scope_text, show, stamp, unit_name
 from gateway.cli.session import load_settings, opened
-from gateway.cli.words import origin, resting_text
+from gateway.cli.words import origin
 from gateway.cli.workflows import caps_text, who_text
 from gateway.clock import SystemClock
 from gateway.errors import ChainExhausted, GatewayError, UnknownPrice
@@ -115,7 +115,6 @@ def _document(settings: Settings, sources: Sources, unpriced: list[Slot], result
         ],
         "unpriced": [str(slot) for slot in unpriced],
         "telegram": bool(settings.telegram.token),
-        "resting": list(settings.resting),
     }
 
 
@@ -171,6 +170,16 @@ def _workflows_document(settings: Settings, catalogue: Catalogue) -> dict[str, o
             }
             for schedule in settings.schedules
         ],
+        "reports": [
+            {
+                "name": report.name,
+                "cron": report.cron.text,
+                "period": report.period,
+                "to": report.to,
+                "next": stamp(report.cron.after(now)),
+            }
+            for report in settings.reports
+        ],
     }
 
 
@@ -190,6 +199,10 @@ def _print_workflows(settings: Settings, catalogue: Catalogue) -> None:
             for one in settings.schedules
         ]
         show(["schedule", "cron", "starts", "tells", "next"], schedules)
-    if settings.resting:
+    if settings.reports:
         typer.echo()
-        typer.echo(resting_text(settings))
+        reports = [
+            [one.name, one.cron.text, one.period, one.to, moment(one.cron.after(now), settings.zone, now)]
+            for one in settings.reports
+        ]
+        show(["report", "cron", "of a", "goes to", "next"], reports)

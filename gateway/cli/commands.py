@@ -190,6 +190,28 @@ def usage(
 
 
 @app.command()
+def report(
+    period: Annotated[str, typer.Option("--period", metavar="PERIOD", help="day, week or month.")] = "day",
+    format_: Annotated[str, typer.Option("--format", metavar="FORMAT", help="text, png, csv or json.")] = "text",
+    send: Annotated[bool, typer.Option("--send", help="Send it to where the [[reports]] of this period go.")] = False,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Tell of the previous whole period and the present one so far, on standard output."""
+    from gateway.cli import report as work
+
+    run(lambda: work.report(config, period, "json" if as_json else format_, send=send))
+
+
+@app.command()
+def reports(config: Config = None, as_json: Json = False) -> None:
+    """Every report that is sent by the clock: when next, and what became of the last one."""
+    from gateway.cli import report as work
+
+    run(lambda: work.reports(config, as_json=as_json))
+
+
+@app.command()
 def workflows(config: Config = None, as_json: Json = False) -> None:
     """Every workflow that can be started, with its parameters."""
     from gateway.cli import workflows as work

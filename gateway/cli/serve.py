@@ -15,7 +15,6 @@ from gateway.cli import login_link
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to, naming_the_upgrade
-from gateway.cli.words import resting_text
 
 
 def serve(config: Path | None, only: str | None) -> int:
@@ -86,15 +85,17 @@ async def greeting(app: App) -> list[str]:
         lines.append(f"The worker is on: {len(app.catalogue.definitions)} workflows can be started.")
     if SCHEDULER in app.roles:
         lines += _schedules(app)
-    if app.settings.resting:
-        lines.append(resting_text(app.settings))
     return lines
 
 
 def _schedules(app: App) -> list[str]:
     now, zone = app.clock.now(), app.settings.zone
-    fires = [(fire, one) for one in app.settings.schedules if (fire := one.cron.after(now)) is not None]
-    if not fires:
-        return [] if len(app.roles) > 1 else ["There are no schedules: this process has nothing to do."]
-    fire, first = min(fires, key=lambda pair: pair[0])
-    return [f"Schedules: {len(fires)}; the next is {first.name} at {moment(fire, zone, now)}."]
+    lines = []
+    for kind, ones in (("Schedules", app.settings.schedules), ("Reports", app.settings.reports)):
+        fires = [(fire, one.name) for one in ones if (fire := one.cron.after(now)) is not None]
+        if fires:
+            fire, first = min(fires)
+            lines.append(f"{kind}: {len(fires)}; the next is {first} at {moment(fire, zone, now)}.")
+    if not lines and len(app.roles) == 1:
+        lines.append("There are no schedules and no reports: this process has nothing to do.")
+    return lines

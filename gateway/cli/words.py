@@ -78,8 +78,3 @@ def error_text(error: GatewayError, zone: ZoneInfo, now: datetime) -> str:
         status = f" ({error.status})" if error.status else ""
         return f"failed{status}: {error.message}"
     return str(error)
-
-
-def resting_text(settings: Settings) -> str:
-    """Says which sections of the configuration this version checks and does not run."""
-    return f"Not run by this version, only checked: {', '.join(settings.resting)}."

@@ -14,8 +14,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from gateway.errors import ConfigError, Problem
 from gateway.settings.budgets import read_budgets
 from gateway.settings.environment import Environment, read_dotenv
-from gateway.settings.later import read_later
 from gateway.settings.providers import Names, check_url, read_chains, read_providers
+from gateway.settings.reports import read_reports
 from gateway.settings.table import Problems, Table, did_you_mean
 from gateway.settings.values import Settings, TelegramSettings
 from gateway.settings.workflows import read_schedules, read_workflows
@@ -92,7 +92,7 @@ def _settings(file: Path, root: Table, env: Environment) -> Settings:
         chain_timeout_s=chain_timeout_s,
         workflows=read_workflows(root, file.parent),
         schedules=read_schedules(root, zone, file.parent),
-        resting=read_later(root, zone, file.parent),
+        reports=read_reports(root, zone, file.parent),
     )
 
 

@@ -138,6 +138,21 @@ class Schedule:
 
 
 @dataclass(frozen=True)
+class ReportSettings:
+    """One of `[[reports]]`. It is known by its name: what was sent is remembered by it."""
+
+    name: str
+    cron: Cron
+    to: str
+    """Where it goes: "telegram:CHAT[/TOPIC]" or "file:FOLDER" (absolute)."""
+    period: str = "day"
+    """day, week or month."""
+    language: str = "en"
+    csv: bool = False
+    """True where the figures go with it as a table."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration, checked."""
 
@@ -160,8 +175,8 @@ class Settings:
     """In the order of the file."""
     chain_timeout_s: float = 300.0
     """The total deadline of one request over all slots and retries."""
-    resting: tuple[str, ...] = ()
-    """The sections that are checked and that this version does not run, as they are written."""
+    reports: tuple[ReportSettings, ...] = ()
+    """In the order of the file."""
 
     @property
     def folder(self) -> Path:

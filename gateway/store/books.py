@@ -11,10 +11,11 @@ from zoneinfo import ZoneInfo
 from gateway.budget import Budget, Budgets, Raise
 from gateway.clock import Clock, to_ms
 from gateway.errors import InvalidRequest
-from gateway.store import audit, budgets, raises, usage
+from gateway.store import audit, budgets, raises, spans, usage
 from gateway.store.audit import Entry
 from gateway.store.budgets import Balance, Difference
 from gateway.store.database import Database
+from gateway.store.spans import Group, Turned
 from gateway.store.usage import Story
 
 
@@ -41,6 +42,14 @@ class Books:
         if unknown := [name for name in by if name not in usage.GROUPS]:
             raise InvalidRequest(f"usage cannot be grouped by {', '.join(unknown)}: it can by {', '.join(usage.GROUPS)}", "by")
         return await self._database.read(partial(usage.sums, by=by, from_ms=to_ms(since), to_ms=to_ms(until), zone=zone))
+
+    async def spans(self, edges: Sequence[datetime], by: Sequence[str]) -> tuple[list[Group], list[Turned]]:
+        """Usage per span between neighbouring instants, grouped by attributes of a scope; and what became of refused requests.
+
+        Both in one snapshot.
+        """
+        cut = [to_ms(edge) for edge in edges]
+        return await self._database.read(lambda connection: (spans.spans(connection, cut, by), spans.turned(connection, cut)))
 
     async def attempts(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
         """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""

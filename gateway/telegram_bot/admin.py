@@ -16,6 +16,9 @@ log = structlog.get_logger()
 
 SPAN = "1h"
 """How long a raise lasts when nobody says."""
+PERIODS = ("day", "week", "month")
+"""What a report can be of; the first where nobody says."""
+TABLE = "csv"
 ID_MAX = 2**52
 """Telegram's ids are smaller."""
 GIVEN_MAX = 40
@@ -139,6 +142,27 @@ async def resume(desk: Desk, work: Work) -> None:
     if await _admin(desk, work):
         ended = await desk.store.resume(_actor(work))
         await tell(desk, work, work.say("resumed" if ended else "not_paused"))
+
+
+async def report(desk: Desk, work: Work, words: list[str]) -> None:
+    """`/report [day|week|month] [csv]`: the report of this moment, in private."""
+    if not await _admin(desk, work):
+        return
+    if not work.private:
+        await tell(desk, work, work.say("report_private"))
+        return
+    wanted = {word.casefold() for word in words}
+    periods, table = wanted & set(PERIODS), TABLE in wanted
+    if len(periods) > 1 or wanted - {*PERIODS, TABLE}:
+        await tell(desk, work, work.say("report_usage"))
+        return
+    # Named by the update: one that is answered again after a crash finds its report sent.
+    key, to = f"report asked {desk.request_id(work.letter.update_id)}", f"telegram:{work.lane.chat_id}"
+    to += f"/{work.lane.thread_id}" if work.lane.thread_id else ""
+    period = periods.pop() if periods else PERIODS[0]
+    await desk.reporter.ask(key, period, to, work.reader.language, table=table, bot=desk.bot_id)
+    desk.poke.set()
+    work.outcome = "told"
 
 
 async def tell(desk: Desk, work: Work, said: str) -> None:

@@ -29,7 +29,7 @@ from gateway.telegram_bot.access import Door, new_code
 from gateway.telegram_bot.addressing import item_of, urgent
 from gateway.telegram_bot.alerts import tell_directly
 from gateway.telegram_bot.delivery import Delivery
-from gateway.telegram_bot.desk import Desk
+from gateway.telegram_bot.desk import Desk, Reporter
 from gateway.telegram_bot.handlers import App, Handlers
 from gateway.telegram_bot.lanes import Item, Lanes
 from gateway.telegram_bot.limiter import Limiter
@@ -52,7 +52,8 @@ CONNECTIONS = 64
 class TelegramBot:
     """One per process. Make it, `start` it, `run` it as a task, `stop` it. Raises ConfigError for an empty webhook secret.
 
-    `database` holds the inbox and the conversations; `store` the budgets and raises; `flows` is asked of workflows.
+    `database` holds the inbox and the conversations; `store` the budgets and raises; `flows` is asked of workflows,
+    `reporter` for reports.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class TelegramBot:
         dispatcher: Dispatcher,
         clock: Clock,
         flows: Flows,
+        reporter: Reporter,
     ) -> None:
         telegram = settings.telegram
         self._webhook = telegram.mode == "webhook"
@@ -79,7 +81,7 @@ class TelegramBot:
         runs, posts, forms = Runs(database, clock), Posts(database, self.bot_id), Forms(database, self.bot_id)
         self._desk = Desk(
             settings, clock, dispatcher, store, books, inbox, talk, people, delivery, self._lanes, self.bot_id,
-            flows, runs, posts, forms, Outbox(database, clock), Alerts(database, clock),
+            flows, runs, posts, forms, Outbox(database, clock), Alerts(database, clock), reporter,
         )  # fmt: skip
         self._handlers = Handlers(self._desk, Door(self._desk), self._app)
         self._parking, self._watch = Parking(self._desk), Watch(self._desk)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import structlog
 from telegram import Message, Update
@@ -100,6 +100,14 @@ class Work:
         return text(self.reader.language, key, **fields)
 
 
+class Reporter(Protocol):
+    """Makes reports and puts them into the outbox. Raises LedgerUnavailable."""
+
+    async def ask(self, key: str, period: str, to: str, language: str, *, table: bool, bot: int | None) -> None:
+        """Sends a report of this moment to a chat, once per key."""
+        ...
+
+
 @dataclass
 class Desk:
     """The bot's parts, handed to every handler."""
@@ -123,6 +131,7 @@ class Desk:
     outbox: Outbox
     """What the program itself tells, with its pictures and files."""
     alerts: Alerts
+    reporter: Reporter
     poke: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there is something to be told of runs."""
     username: str = ""

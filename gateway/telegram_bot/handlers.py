@@ -59,6 +59,7 @@ class Handlers:
             "model": lambda work, words: commands.model(desk, work, words),
             "budget": lambda work, _: figures.budget(desk, work),
             "usage": lambda work, _: figures.usage(desk, work),
+            "report": lambda work, words: admin.report(desk, work, words),
             "allow": lambda work, words: admin.allow(desk, work, words),
             "deny": lambda work, words: admin.deny(desk, work, words),
             "raise": lambda work, words: admin.raise_(desk, work, words),

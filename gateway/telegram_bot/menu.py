@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 GROUP = ("new", "stop", "retry", "model", "budget", "usage", "run", "workflows", "runs", "cancel", "id", "help")
 PRIVATE = (*GROUP[:-1], "start", "help")
-ADMIN = (*PRIVATE, "allow", "deny", "raise", "pause", "resume")
+ADMIN = (*PRIVATE, "report", "allow", "deny", "raise", "pause", "resume")
 FIRST = "en"
 """The language of people whose own there is no menu in."""
 

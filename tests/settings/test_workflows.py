@@ -1,4 +1,4 @@
-"""Who may start which workflow, what starts by the clock, and reports, which are only checked."""
+"""Who may start which workflow, what starts by the clock, and reports, and who gets them."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -55,13 +55,20 @@ def test_rules_and_schedules_become_settings(tmp_path: Path) -> None:
     # In the zone of the configuration: eight in Madrid is seven in UTC in winter.
     assert digest.cron.after(datetime(2026, 1, 2, 8, tzinfo=UTC)) == datetime(2026, 1, 5, 7, tzinfo=UTC)
     assert (nightly.params, nightly.to) == ({}, "")
-    assert settings.resting == ("[[reports]]",)
+    (report,) = settings.reports
+    assert (report.name, report.period, report.to, report.language, report.csv) == (
+        "daily",
+        "day",
+        "telegram:-100200/7",
+        "en",
+        False,
+    )
 
 
 def test_without_the_sections_there_are_the_samples_and_no_schedule(tmp_path: Path) -> None:
     settings = read(tmp_path, MINIMAL, {})
     assert (settings.workflows.path, settings.workflows.rules, settings.schedules) == (tmp_path / "workflows", {}, ())
-    assert settings.resting == ()
+    assert settings.reports == ()
     assert demo(tmp_path, False, {}).workflows.path == tmp_path / "workflows"
 
 
@@ -92,6 +99,7 @@ def test_a_folder_is_relative_to_the_configuration(tmp_path: Path) -> None:
         ("telegram:-100200/7", "mail:me", 'reports.daily.to: must be "telegram:CHAT"'),
         ("0 9 * * *", "0 25 * * *", "reports.daily.cron: bad hour"),
         ('period = "day"', 'period = "year"', "reports.daily.period: must be one of day, week, month"),
+        ('period = "day"', 'language = "fr"', "reports.daily.language: must be one of en, es"),
         ("[[reports]]", '[[reports]]\nname = "daily"\ncron = "0 9 * * *"\nto = "file:var"\n[[reports]]',
          "reports.daily.name: is used by an earlier one of [[reports]]"),
     ],

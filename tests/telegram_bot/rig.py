@@ -13,9 +13,12 @@ from sqlalchemy import Connection, and_, func, or_, select
 from gateway.clock import to_ms
 from gateway.dispatcher import Dispatcher
 from gateway.providers import build
+from gateway.reports import Reports
 from gateway.settings import Settings, load
+from gateway.store.books import Books
 from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
+from gateway.store.outbox import Outbox
 from gateway.store.runs import Runs
 from gateway.store.tables import tg_updates, usage
 from gateway.store.telegram import State
@@ -107,7 +110,9 @@ class Rig:
             path.write_text(source)
         self.runs = Runs(self.database, self.clock)
         flows = Desk(self.runs, Catalogue.load(self.settings), self.settings, self.clock)
-        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, flows)
+        books = Books(self.database, self.settings.budgets, self.clock)
+        self.reports = Reports(books, Outbox(self.database, self.clock), self.settings, self.clock)
+        self.bot = TelegramBot(self.settings, self.database, self.store, self.dispatcher, self.clock, flows, self.reports)
         await self.bot.start()
         self._tasks = [asyncio.create_task(self.bot.run())]
 

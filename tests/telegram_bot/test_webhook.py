@@ -58,4 +58,4 @@ async def test_case_44_an_empty_secret_is_no_start(tmp_path: Path, sqlite_url: s
 
         bare = replace(run.settings, telegram=replace(run.settings.telegram, webhook_secret=""))
         with pytest.raises(ConfigError):
-            TelegramBot(bare, run.database, run.store, run.dispatcher, run.clock, run.bot._desk.flows)
+            TelegramBot(bare, run.database, run.store, run.dispatcher, run.clock, run.bot._desk.flows, run.reports)

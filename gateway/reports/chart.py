@@ -1,0 +1,234 @@
+"""The drawing of a report: what each hour or day took, stacked by provider, with the limit as a line.
+
+`svg` is an SVG of presentation attributes alone, so that it also stands in a page with a strict content policy; `png` is the
+same as a picture. Text vanishes without a font, so the font travels with the program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from importlib.resources import as_file, files
+
+from gateway.budget import Unit
+from gateway.reports.words import amount
+
+FONT = "DejaVu Sans"
+WIDTH, HEIGHT = 1000, 680
+LEFT, RIGHT, TOP, BOTTOM = 122, 30, 150, 140
+HEADING = 180
+"""As wide as the heading of the present period is at most."""
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b")
+"""Told apart by people who see colours differently, and on light and dark."""
+SERIES_MAX = len(COLOURS)
+REST_COLOUR = "#909090"
+NAME_MAX = 16
+FAR = 3
+"""A limit that is further above the highest bar than this many times is named and not drawn: it would flatten the bars."""
+
+
+@dataclass(frozen=True, slots=True)
+class Theme:
+    """The colours that are not those of the bars."""
+
+    paper: str
+    ink: str
+    faint: str
+    shade: str
+    limit: str
+
+
+LIGHT = Theme("#ffffff", "#1b1f24", "#d0d5db", "#f1f4f8", "#c0272d")
+DARK = Theme("#14181d", "#e8ebef", "#3a424c", "#1e242c", "#ff7b72")
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One hour or day: what each series took, and what is written under it ("" for nothing)."""
+
+    values: Mapping[str, int]
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit per bar, in the chart's unit."""
+
+    value: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """What is drawn."""
+
+    title: str
+    subtitle: str
+    unit: Unit
+    bars: Sequence[Bar]
+    headings: tuple[str, str]
+    """Over the bars before and behind the border."""
+    border: int
+    """The index of the first bar behind the border; their number where there is none."""
+    limit: Limit | None = None
+    rest: str = "other"
+    """What the series that have no colour of their own are called together."""
+    language: str = "en"
+
+
+def svg(chart: Chart, theme: Theme = LIGHT) -> str:
+    """The drawing as SVG text."""
+    names, bars = _series(chart)
+    top, step = _scale(chart, bars)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="{FONT}, sans-serif">',
+        f"<title>{escape(_plain(chart.title))}</title>",
+        f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{theme.paper}"/>',
+        _text(30, 52, chart.title, 32, theme.ink, weight="bold"),
+        _text(30, 90, chart.subtitle, 23, theme.ink),
+        *_frame(chart, theme, top, step),
+        *_stacks(bars, top),
+        *_under(chart, theme),
+        *_limit(chart, theme, top),
+        *_legend(names, theme),
+        "</svg>",
+    ]
+    return "\n".join(parts)
+
+
+def png(chart: Chart) -> bytes:
+    """The drawing as a picture, in its own size."""
+    # Where nothing is drawn nobody pays for loading it.
+    import resvg_py
+
+    with as_file(files("gateway.reports") / "fonts" / "DejaVuSans.ttf") as font:
+        drawn = resvg_py.svg_to_bytes(svg_string=svg(chart), font_files=[str(font)], font_family=FONT, skip_system_fonts=True)
+    return bytes(drawn)
+
+
+def _series(chart: Chart) -> tuple[list[tuple[str, str]], list[list[tuple[str, int]]]]:
+    """Each series with its colour, the greatest first; and each bar as colours and values from the ground up."""
+    sums: dict[str, int] = {}
+    for bar in chart.bars:
+        for name, value in bar.values.items():
+            sums[name] = sums.get(name, 0) + value
+    ranked = sorted((name for name in sums if sums[name]), key=lambda name: (-sums[name], name))
+    shown = ranked if len(ranked) <= SERIES_MAX else ranked[: SERIES_MAX - 1]
+    colours = dict(zip(shown, COLOURS, strict=False))
+    names = [(name, colours[name]) for name in shown]
+    bars = []
+    for bar in chart.bars:
+        stack = [(colours[name], bar.values.get(name, 0)) for name in shown]
+        stack.append((REST_COLOUR, sum(value for name, value in bar.values.items() if name not in colours)))
+        bars.append([(colour, value) for colour, value in stack if value > 0])
+    if len(ranked) > len(shown):
+        names.append((chart.rest, REST_COLOUR))
+    return names, bars
+
+
+def _scale(chart: Chart, bars: Sequence[Sequence[tuple[str, int]]]) -> tuple[int, int]:
+    """The value at the top of the plot, and the space between its ticks, which divides it evenly."""
+    highest = max((sum(value for _, value in bar) for bar in bars), default=0)
+    if chart.limit is not None and _drawn(chart.limit, highest):
+        highest = max(highest, chart.limit.value)
+    step = _step(highest)
+    return step * max(1, -(-highest * 21 // (20 * step))), step
+
+
+def _drawn(limit: Limit, highest: int) -> bool:
+    return 0 < limit.value <= FAR * max(highest, 1)
+
+
+def _step(highest: int) -> int:
+    """The space between ticks: one, two or five of some power of ten, and about four of them."""
+    step = 1
+    while True:
+        for factor in (1, 2, 5):
+            if step * factor * 5 >= highest:
+                return step * factor
+        step *= 10
+
+
+def _y(value: int, top: int) -> float:
+    return HEIGHT - BOTTOM - value / top * (HEIGHT - TOP - BOTTOM)
+
+
+def _slot(chart: Chart) -> float:
+    return (WIDTH - LEFT - RIGHT) / max(len(chart.bars), 1)
+
+
+def _frame(chart: Chart, theme: Theme, top: int, step: int) -> list[str]:
+    parts, border = [], LEFT + chart.border * _slot(chart)
+    if chart.border < len(chart.bars):
+        parts.append(
+            f'<rect x="{border:.1f}" y="{TOP - 34}" width="{WIDTH - RIGHT - border:.1f}" '
+            f'height="{HEIGHT - TOP - BOTTOM + 34}" fill="{theme.shade}"/>'
+        )
+        # Where the bars behind the border are few, their heading ends with them.
+        room = WIDTH - RIGHT - border >= HEADING
+        x, anchor = (border + 8, "start") if room else (WIDTH - RIGHT - 4, "end")
+        parts.append(_text(x, TOP - 10, chart.headings[1], 19, theme.ink, anchor=anchor))
+    parts.append(_text(LEFT + 4, TOP - 10, chart.headings[0], 19, theme.ink))
+    for value in range(0, top + 1, step):
+        y = _y(value, top)
+        parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{theme.faint}" stroke-width="{2 if not value else 1}"/>')
+        parts.append(_text(LEFT - 10, y + 7, amount(chart.language, chart.unit, value), 19, theme.ink, anchor="end"))
+    return parts
+
+
+def _stacks(bars: Sequence[Sequence[tuple[str, int]]], top: int) -> list[str]:
+    slot = (WIDTH - LEFT - RIGHT) / max(len(bars), 1)
+    wide, parts = max(slot * 0.78, 1.5), []
+    for number, bar in enumerate(bars):
+        x, ground = LEFT + number * slot + (slot - wide) / 2, 0
+        for colour, value in bar:
+            low, high = _y(ground, top), _y(ground + value, top)
+            parts.append(f'<rect x="{x:.1f}" y="{high:.1f}" width="{wide:.1f}" height="{low - high:.1f}" fill="{colour}"/>')
+            ground += value
+    return parts
+
+
+def _under(chart: Chart, theme: Theme) -> list[str]:
+    slot = _slot(chart)
+    return [
+        _text(LEFT + (number + 0.5) * slot, HEIGHT - BOTTOM + 28, bar.label, 19, theme.ink, anchor="middle")
+        for number, bar in enumerate(chart.bars)
+        if bar.label
+    ]
+
+
+def _limit(chart: Chart, theme: Theme, top: int) -> list[str]:
+    limit = chart.limit
+    if limit is None:
+        return []
+    if limit.value > top or limit.value <= 0:
+        return [_text(WIDTH - RIGHT, 90, f"↑ {limit.label}", 19, theme.limit, anchor="end")]
+    y = _y(limit.value, top)
+    return [
+        f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{theme.limit}" stroke-width="3" stroke-dasharray="12 7"/>',
+        _text(WIDTH - RIGHT, 90, f"- - {limit.label}", 19, theme.limit, anchor="end"),
+    ]
+
+
+def _legend(names: Sequence[tuple[str, str]], theme: Theme) -> list[str]:
+    """Up to four in a row, in two rows."""
+    parts, across = [], (WIDTH - 60) / 4
+    for number, (name, colour) in enumerate(names):
+        row, column = divmod(number, 4)
+        x, y = 30 + column * across, HEIGHT - 62 + row * 34
+        parts.append(f'<rect x="{x:.1f}" y="{y - 16}" width="20" height="20" rx="3" fill="{colour}"/>')
+        parts.append(_text(x + 28, y + 1, name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…", 20, theme.ink))
+    return parts
+
+
+def _text(x: float, y: float, said: str, size: int, colour: str, anchor: str = "start", weight: str = "normal") -> str:
+    return (
+        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" fill="{colour}">'
+        f"{escape(_plain(said))}</text>"
+    )
+
+
+def _plain(said: str) -> str:
+    """Without what XML cannot hold at all, such as a bell."""
+    return "".join(letter for letter in said if letter.isprintable())

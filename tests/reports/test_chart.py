@@ -1,0 +1,97 @@
+"""The chart: its words are really drawn, its bars are as high as what they stand for, and no name breaks it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+
+from gateway.budget import Unit
+from gateway.reports.chart import BOTTOM, COLOURS, DARK, HEIGHT, LEFT, RIGHT, SERIES_MAX, TOP, WIDTH, Bar, Chart, Limit, png, svg
+from tests.reports.pixels import Pixel, read, share
+
+CHART = Chart(
+    title="Spend by hour",
+    subtitle="Sun, Nov 29: $3.00",
+    unit=Unit.MICRO_USD,
+    bars=[
+        Bar({"moonshot": 1_000_000, "groq": 500_000}, "00"),
+        Bar({}),
+        Bar({"groq": 500_000}, "02"),
+        Bar({"moonshot": 1_000_000}),
+    ],
+    headings=("Sun, Nov 29", "since then"),
+    border=3,
+    limit=Limit(1_200_000, "limit money-hour: $1.20"),
+)
+INK, PAPER, RED = (0x1B, 0x1F, 0x24), (255, 255, 255), (0xC0, 0x27, 0x2D)
+
+
+def colour(text: str) -> Pixel:
+    return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
+
+
+def test_the_words_of_the_title_are_dark_pixels_and_not_empty_paper() -> None:
+    rows = read(png(CHART))
+    assert (len(rows[0]), len(rows)) == (WIDTH, HEIGHT)
+    middle = LEFT + (WIDTH - LEFT - RIGHT) // 8
+    under = middle - 12, HEIGHT - BOTTOM + 14, middle + 12, HEIGHT - BOTTOM + 28
+    for box in ((30, 24, 260, 60), (30, 70, 250, 96), under):
+        assert share(rows, box, INK, 90) > 0.04, box
+    assert share(rows, (300, 4, 600, 20), PAPER, 0) == 1
+    # What is written in red says what the red line is.
+    assert share(rows, (600, 70, WIDTH - RIGHT, 96), RED, 90) > 0.04
+
+
+def test_bars_are_stacked_and_as_high_as_what_they_stand_for() -> None:
+    rows = read(png(CHART))
+    slot = (WIDTH - LEFT - RIGHT) // 4
+    blue, orange = colour(COLOURS[0]), colour(COLOURS[1])
+
+    def height(bar: int, of: Pixel) -> int:
+        x = LEFT + bar * slot + slot // 2
+        return sum(all(abs(a - b) < 8 for a, b in zip(rows[y][x], of, strict=True)) for y in range(TOP - 30, HEIGHT - BOTTOM))
+
+    # Of two dollars; the limit's line lies over a part of the first one's orange.
+    full = HEIGHT - TOP - BOTTOM
+    assert height(0, blue) == pytest.approx(full / 2, abs=3)
+    assert height(2, orange) == pytest.approx(full / 4, abs=3)
+    assert height(0, orange) == pytest.approx(full / 4 - 3, abs=5)
+    assert (height(1, blue), height(1, orange), height(2, blue)) == (0, 0, 0)
+    assert height(3, blue) == pytest.approx(height(0, blue), abs=2)
+
+
+def test_a_limit_far_above_is_named_and_not_drawn() -> None:
+    drawn = svg(CHART)
+    assert "stroke-dasharray" in drawn
+    far = svg(replace(CHART, limit=Limit(99_000_000, "limit money-hour: $99.00")))
+    assert "stroke-dasharray" not in far
+    assert "↑ limit money-hour: $99.00" in far
+    assert "limit" not in svg(replace(CHART, limit=None)).replace("text-anchor", "")
+
+
+def test_names_are_text_whatever_is_in_them_and_the_page_needs_no_style() -> None:
+    hostile = '<script>alert("x")</script>\x07'
+    chart = replace(CHART, title=hostile, bars=[Bar({hostile: 5, "a" * 300: 7, "&amp;": 9}, hostile)], border=1)
+    for theme in (None, DARK):
+        drawn = svg(chart) if theme is None else svg(chart, theme)
+        root = ElementTree.fromstring(drawn)
+        assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "title", "rect", "text", "path"}
+        assert not re.search(r"\s(style|class|on\w+|href)=", drawn)
+    assert png(chart)
+
+
+def test_many_providers_are_the_greatest_and_the_rest() -> None:
+    chart = replace(CHART, bars=[Bar({f"p{number}": number * 100 for number in range(1, 12)})], border=1, rest="others")
+    drawn = svg(chart)
+    assert len({fill for fill in COLOURS if f'fill="{fill}"' in drawn}) == SERIES_MAX - 1
+    assert ">others<" in drawn
+    assert ">p11<" in drawn
+    assert ">p1<" not in drawn
+
+
+@pytest.mark.parametrize("bars", [[], [Bar({})], [Bar({"p": 0})], [Bar({"p": 1})], [Bar({"p": 10**15})]])
+def test_nothing_and_a_great_deal_are_drawn_too(bars: list[Bar]) -> None:
+    assert len(png(replace(CHART, bars=bars, border=len(bars), limit=None))) > 1000
