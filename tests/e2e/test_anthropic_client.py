@@ -3,10 +3,12 @@
 The ledger must equal the usage that the client printed.
 """
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import anthropic
 import pytest
 from anthropic import AsyncAnthropic
@@ -162,3 +164,65 @@ async def test_a_bearer_is_a_key_too_and_a_repeated_idempotency_key_is_free(gate
             answers.append(await stream.get_final_message())
         assert [answer.content[0].text for answer in answers] == ["w0 w1 w2 w3 w4 "] * 3  # type: ignore[union-attr]
     assert up.meter.requests == 1
+
+
+async def test_case_17_a_client_that_leaves_mid_stream_closes_the_upstream(gateway: Gateway, up: Upstream) -> None:
+    up.default = Script(pieces=2_000, delay_s=0.02)
+    body = {"model": "default", "max_tokens": 2_000, "messages": HELLO, "stream": True}
+    headers = {"x-api-key": gateway.keys["user"]}
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{gateway.base}/v1/messages", json=body, headers=headers) as reply,
+    ):
+        while b"w3" not in await reply.content.readuntil(b"\n\n"):
+            pass
+        reply.close()
+    await up.until(lambda: up.seen[0].client_left is not None)
+    await gateway.until_nothing_is_held()
+    (row,) = await gateway.rows()
+    assert (row["outcome"], row["estimated"]) == ("cancelled", "1")
+    assert up.meter.output_tokens <= int(row["output_tokens"]) < 2_000
+
+
+async def test_thinking_keeps_its_signature_on_the_way_there_and_back(tmp_path: Path, up: Upstream) -> None:
+    def event(kind: str, **fields: Any) -> str:
+        return f"event: {kind}\ndata: {json.dumps({'type': kind, **fields})}\n\n"
+
+    def block(index: int, block: dict[str, Any], *deltas: dict[str, Any]) -> list[str]:
+        said = [event("content_block_delta", index=index, delta=delta) for delta in deltas]
+        return [event("content_block_start", index=index, content_block=block), *said, event("content_block_stop", index=index)]
+
+    thinking = {"type": "thinking", "thinking": "", "signature": ""}
+    up.queue.append(
+        Script(
+            events=[
+                event(
+                    "message_start",
+                    message={"id": "m", "model": "claude-model", "usage": {"input_tokens": 9, "output_tokens": 1}},
+                ),
+                *block(0, thinking, {"type": "thinking_delta", "thinking": "hm"}, {"type": "signature_delta", "signature": "s"}),
+                *block(1, {"type": "redacted_thinking", "data": "d"}),
+                *block(2, {"type": "text", "text": ""}, {"type": "text_delta", "text": "a"}),
+                event(
+                    "message_delta", delta={"stop_reason": "stop_sequence", "stop_sequence": "END"}, usage={"output_tokens": 5}
+                ),
+                event("message_stop"),
+            ]
+        )
+    )
+    async with (
+        Gateway(tmp_path, config(provider("claude", up, api="anthropic"), chain=["claude"])) as gateway,
+        AsyncAnthropic(base_url=gateway.base, api_key=gateway.keys["user"]) as client,
+    ):
+        asked: Any = {"model": "default", "max_tokens": 50, "thinking": {"type": "adaptive"}}
+        async with client.messages.stream(**asked, messages=HELLO) as stream:
+            answer = await stream.get_final_message()
+        kinds = [(part.type, part.model_dump(exclude_none=True)) for part in answer.content]
+        assert kinds[0] == ("thinking", {"type": "thinking", "thinking": "hm", "signature": "s"})
+        assert kinds[1] == ("redacted_thinking", {"type": "redacted_thinking", "data": "d"})
+        assert (answer.stop_reason, answer.stop_sequence, answer.usage.output_tokens) == ("stop_sequence", "END", 5)
+        said: Any = {"role": "assistant", "content": answer.content}
+        await client.messages.create(**asked, messages=[*HELLO, said, *HELLO])
+        sent = up.seen[1].body
+        assert sent["messages"][1]["content"] == [kind[1] for kind in kinds[:2]] + [{"type": "text", "text": "a"}]
+        assert sent["thinking"] == {"type": "adaptive"}
