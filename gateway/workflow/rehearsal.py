@@ -91,7 +91,7 @@ async def rehearse(parts: Parts, definition: Definition, run: Run) -> Plan:
         if not isinstance(error, StepFailed):
             raise
         plan.reason = f"the run would fail: {error}"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         plan.reason = f"what comes then depends on what the steps give ({sentence(error)})"
     plan.assumed = tuple(stage.looks.assumed)
     return plan

@@ -18,6 +18,8 @@ from gateway.workflow.values import as_json
 NAME_MAX = 80
 WAITING = ("ask", "sleep", "wait_for", "approve")
 """The kinds of steps that show by themselves how they begin: one that waited before a restart is not shown as running."""
+BREAKS = (Exception, SystemExit, asyncio.CancelledError)
+"""How a workflow's own code may end. Let through, the second would end the server, and the next one that takes the run up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +97,9 @@ class Stepper:
             result = as_json(await work(), "the workflow")
         except StepFailed as error:
             return End(generation, error=str(error), again_from=error.place or self.checkpoints.here + 1)
-        except Exception as error:
+        except BREAKS as error:
+            if _is_stopped(error):
+                raise
             # No step failed: a retry goes on behind the newest one.
             return End(generation, error=sentence(error), again_from=self.checkpoints.here + 1)
         finally:
@@ -109,12 +113,20 @@ class Stepper:
             await asyncio.wait((self._task,))
 
 
+def _is_stopped(error: BaseException) -> bool:
+    """True where the step is cancelled from outside; what a workflow waits for may have been cancelled by itself."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
 async def _kept(work: Awaitable[Told]) -> JSON:
     """What a step's checkpoint holds: what it gave, or why it failed."""
     try:
         told = await work
     except StepFailed as error:
         return {"failed": error.reason}
-    except Exception as error:
+    except BREAKS as error:
+        if _is_stopped(error):
+            raise
         return {"failed": sentence(error)}
     return {"value": told.value, "detail": told.detail, "signals": list(told.signals)}

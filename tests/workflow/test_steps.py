@@ -4,6 +4,8 @@ import json
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
+
 from gateway.runs import Decision, RunState, StepState
 from tests.doubles.upstream import Script, Upstream
 from tests.workflow.house import House, house, lines
@@ -23,6 +25,23 @@ async def test_a_failed_step_can_be_caught_and_its_row_says_why(tmp_path: Path, 
         run = await here.begin("every", kind="caught")
         assert (await here.succeeds(run)).result == "caught bad: false ended with code 1: it said nothing"
         assert await here.steps(run) == {"bad": (StepState.FAILED, 1)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("leaves in a step", "leave: SystemExit: I leave"),
+        ("leaves", "SystemExit: I leave"),
+        ("cancels itself in a step", "leave: CancelledError"),
+        ("cancels itself", "CancelledError"),
+    ],
+)
+async def test_code_that_would_end_the_program_ends_its_own_run_only(tmp_path: Path, up: Upstream, kind: str, why: str) -> None:
+    async with house(tmp_path, up) as here:
+        run = await here.begin("every", kind=kind)
+        ended = await here.ends(run)
+        assert (ended.state, ended.error) == (RunState.FAILED, why)
+        await here.succeeds(await here.begin("every", kind="files"))
 
 
 async def test_two_steps_at_once_are_refused_with_what_to_do_instead(tmp_path: Path, up: Upstream) -> None:

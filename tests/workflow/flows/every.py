@@ -1,4 +1,14 @@
+import asyncio
+import sys
+
 from gateway.workflow import Context, StepFailed, workflow
+
+
+async def gives_up() -> None:
+    """Waits for something that was cancelled, as a library may that was closed."""
+    gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    gone.cancel()
+    await gone
 
 
 @workflow
@@ -27,9 +37,15 @@ async def every(ctx: Context, kind: str = "shell") -> str:
         await ctx.log("a line")
         return await ctx.read("notes/a.txt") + ran.output
     elif kind == "gather":
-        import asyncio
-
         await asyncio.gather(ctx.sleep(600, name="a"), ctx.sleep(600, name="b"))
+    elif kind == "leaves in a step":
+        await ctx.step(sys.exit, "I leave", name="leave")
+    elif kind == "leaves":
+        sys.exit("I leave")
+    elif kind == "cancels itself in a step":
+        await ctx.step(gives_up, name="leave")
+    elif kind == "cancels itself":
+        await gives_up()
     elif kind == "caught":
         try:
             await ctx.shell(["false"], name="bad")
