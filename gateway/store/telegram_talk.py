@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from sqlalchemy import Connection, delete, select, update
 
+from gateway.store.audit import record
 from gateway.store.database import Database
 from gateway.store.tables import tg_choices, tg_pairing, tg_people, tg_said, tg_turns
 from gateway.store.telegram import Lane, Turn, upsert
@@ -22,6 +23,10 @@ class Role(StrEnum):
     ADMIN = "admin"
     ALLOWED = "allowed"
     DENIED = "denied"
+
+
+_ACTIONS = {Role.ADMIN: "make admin", Role.ALLOWED: "allow", Role.DENIED: "deny"}
+"""What the audit calls it."""
 
 
 class Talk:
@@ -123,9 +128,9 @@ class People:
         rows = await self._database.read(lambda connection: connection.execute(statement).all())
         return {row.subject_id: Role(row.role) for row in rows}
 
-    async def set_role(self, subject_id: int, role: Role, actor_id: int, now_ms: int) -> None:
-        """Lets a person or a group in, or shuts it out."""
-        await self._database.write(lambda connection: self._set_role(connection, subject_id, role, actor_id, now_ms))
+    async def set_role(self, subject_id: int, role: Role, actor_id: int, now_ms: int, actor: str = "") -> None:
+        """Lets a person or a group in, or shuts it out. `actor` is for the audit; "": the person `actor_id` in a chat."""
+        await self._database.write(lambda connection: self._set_role(connection, subject_id, role, actor_id, now_ms, actor))
 
     async def new_code(self, code: str, now_ms: int) -> None:
         """Keeps a pairing code, hashed, in the place of an earlier one."""
@@ -157,10 +162,11 @@ class People:
 
         return await self._database.write(work)
 
-    def _set_role(self, connection: Connection, subject_id: int, role: Role, actor_id: int, now_ms: int) -> None:
+    def _set_role(self, connection: Connection, subject_id: int, role: Role, actor_id: int, now_ms: int, actor: str = "") -> None:
         changed = {"role": role, "actor_id": actor_id, "changed_ms": now_ms}
         statement = upsert(connection, tg_people).values({"bot_id": self.bot_id, "subject_id": subject_id} | changed)
         connection.execute(statement.on_conflict_do_update(index_elements=["bot_id", "subject_id"], set_=changed))
+        record(connection, now_ms, actor or f"telegram:{actor_id}", _ACTIONS[role], f"telegram:{subject_id}")
 
 
 def _hash(code: str) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
 from typing import Any
+from urllib.parse import quote
 from zoneinfo import ZoneInfo
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -20,6 +22,13 @@ KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8
 NAVIGATION = (
     ("/", "Overview"),
     ("/budgets", "Budgets"),
+    ("/chat", "Chat"),
+    ("/workflows", "Workflows"),
+    ("/runs", "Runs"),
+    ("/usage", "Usage"),
+    ("/keys", "Keys"),
+    ("/people", "People"),
+    ("/audit", "Audit"),
 )
 BAR = 1000
 """The width of a bar in its own units."""
@@ -62,6 +71,10 @@ class Shelf:
             "ms": _ms,
             "span": span,
             "counter": _counter,
+            "count": "{:,}".format,
+            # Jinja's own leaves slashes as they are, and a name may hold one.
+            "place": lambda name: quote(name, safe=""),
+            "json": lambda value: json.dumps(value, ensure_ascii=False, indent=2),
             "scope": lambda scope: " ".join(f"{kind}={value}" for kind, value in scope.items()) or "every call",
         }
         self._templates.globals |= {"bar": bar, "navigation": NAVIGATION, "stamp_of_files": self.stamp}

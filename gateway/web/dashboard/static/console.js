@@ -58,3 +58,137 @@ document.addEventListener("DOMContentLoaded", () => {
   document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   if ("live" in document.body.dataset) follow();
 });
+
+// --- The chat. What is said is put in as text, never as markup. ---
+
+const events = async function* (response) {
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return;
+    const blocks = (rest + value).split("\n\n");
+    rest = blocks.pop();
+    for (const block of blocks) {
+      const [kind, data] = block.split("\n");
+      yield [kind.slice(7), JSON.parse(data.slice(6))];
+    }
+  }
+};
+
+const talk = (ask) => {
+  const place = document.getElementById("talk"), question = document.getElementById("question");
+  const send = document.getElementById("send"), stop = document.getElementById("stop"), target = document.getElementById("target");
+  const empty = document.getElementById("chat-empty");
+  let messages = [], running = null;
+
+  const bubble = (who, words) => {
+    const box = document.createElement("div"), body = document.createElement("div"), note = document.createElement("p");
+    box.className = who;
+    body.className = "words";
+    body.textContent = words;
+    note.className = "note";
+    box.append(body, note);
+    place.append(box);
+    return { box, body, note };
+  };
+  const down = () => { place.scrollTop = place.scrollHeight; };
+  const why = (note, id) => {
+    const link = document.createElement("a");
+    link.href = `/why/${encodeURIComponent(id)}`;
+    link.textContent = "why";
+    note.append(" · ", link);
+  };
+
+  const read = async (response, shown) => {
+    let words = "", who = "";
+    for await (const [kind, fields] of events(response)) {
+      const near = place.scrollHeight - place.scrollTop - place.clientHeight < 80;
+      if (kind === "begun") {
+        who = `${fields.provider} ${fields.model}`;
+        shown.note.textContent = who + (fields.skipped.length ? ` · instead of ${fields.skipped.map((one) => one.slot).join(", ")}` : "");
+      } else if (kind === "text") {
+        words += fields.text;
+        shown.body.textContent = words;
+      } else if (kind === "done") {
+        const cost = fields.cost_micro_usd ? `$${(fields.cost_micro_usd / 1e6).toFixed(6).replace(/0{1,4}$/, "")}` : "no cost";
+        shown.note.textContent += ` · ${fields.tokens.toLocaleString("en")} tokens · ${cost}${fields.clamped ? " · shortened to what the budget had left" : ""}${fields.estimated ? " · estimated" : ""}`;
+        why(shown.note, fields.request_id);
+      } else if (kind === "notice") {
+        const box = words ? bubble("theirs notice", fields.text) : shown;
+        box.box.className = "theirs notice";
+        box.body.textContent = fields.text;
+        if (fields.opens_at) {
+          const left = document.createElement("span");
+          left.dataset.until = fields.opens_at;
+          box.note.append("Opens ", left);
+          tick();
+        }
+        why(box.note, fields.request_id);
+      }
+      if (near) down();
+    }
+    return words;
+  };
+
+  const submit = async () => {
+    const text = question.value.trim();
+    if (!text || running) return;
+    empty?.remove();
+    bubble("mine", text);
+    const shown = bubble("theirs busy", "");
+    down();
+    question.value = "";
+    running = new AbortController();
+    send.hidden = true; stop.hidden = false; place.setAttribute("aria-busy", "true");
+    const asked = [...messages, { role: "user", content: text }];
+    let words = "";
+    try {
+      const response = await fetch("/chat", {
+        method: "POST", signal: running.signal, body: JSON.stringify({ model: target.value, messages: asked, stream: true }),
+        headers: { "Content-Type": "application/json", "X-CSRF-Token": document.body.dataset.csrf },
+      });
+      if (response.status === 401) { location.assign("/login?next=/chat"); return; }
+      if (!response.ok) {
+        const body = await response.json().catch(() => ({}));
+        throw new Error(body.error?.message ?? `The server answered ${response.status}.`);
+      }
+      words = await read(response, shown);
+    } catch (error) {
+      words = shown.body.textContent;
+      if (error.name === "AbortError") shown.note.textContent += `${shown.note.textContent ? " · " : ""}stopped`;
+      else { shown.box.className = "theirs notice"; shown.body.textContent = error.message; words = ""; }
+    } finally {
+      shown.box.classList.remove("busy");
+      if (words && !shown.box.classList.contains("notice")) messages = [...asked, { role: "assistant", content: words }];
+      running = null;
+      send.hidden = false; stop.hidden = true; place.removeAttribute("aria-busy");
+      question.focus();
+    }
+  };
+
+  ask.addEventListener("submit", (event) => { event.preventDefault(); submit(); });
+  question.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
+  });
+  stop.addEventListener("click", () => running?.abort());
+  document.getElementById("chat-new").addEventListener("click", () => {
+    running?.abort();
+    messages = [];
+    place.replaceChildren();
+    question.focus();
+  });
+};
+
+document.addEventListener("DOMContentLoaded", () => {
+  const ask = document.getElementById("ask");
+  if (ask) talk(ask);
+  for (const button of document.querySelectorAll("[data-copy]")) {
+    if (!navigator.clipboard) continue;
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+      button.textContent = "Copied";
+    });
+  }
+});
