@@ -210,3 +210,22 @@ def test_an_embeddings_field_that_is_wrong_is_refused_by_name(fields: dict[str, 
     with pytest.raises(InvalidRequest) as caught:
         embedding_call(orjson.dumps({"model": "m", "input": "a"} | fields))
     assert caught.value.param == param
+
+
+LONG = {"cache_control": {"type": "ephemeral", "ttl": "1h"}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        (
+            {"messages": [{"role": "user", "content": [{"type": "text", "text": "a", **LONG}]}]},
+            "messages[0].content[0].cache_control.ttl",
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "f", **LONG}}]}, "tools[0].cache_control.ttl"),
+    ],
+)
+def test_case_60_a_cache_that_lasts_longer_than_its_worst_case_is_refused(fields: dict[str, Any], param: str) -> None:
+    assert refused(body(**fields)).param == param
+    in_time = orjson.loads(orjson.dumps(fields).replace(b"1h", b"5m"))
+    assert chat_call(body(**in_time)).target == "default"
