@@ -8,32 +8,35 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+import os
+from collections.abc import AsyncIterator, Coroutine, Mapping
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import structlog
+from sqlalchemy import Connection
 
 from gateway.alerts import LOOK_EVERY_S, AlertWatch
 from gateway.budget import Budgets
 from gateway.chat import Slot
-from gateway.clock import Clock, SystemClock
+from gateway.clock import Clock, SystemClock, to_ms
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
 from gateway.estimate import Estimator, Learnt
 from gateway.ledger import Raises
 from gateway.prices import Prices
 from gateway.providers import Provider, build
-from gateway.settings import Settings
-from gateway.stopping import listening
-from gateway.store import calibrations
+from gateway.readiness import checks, depths
+from gateway.reloading import Reload, with_workflows
+from gateway.settings import Change, Settings, outline
+from gateway.signals import listening
+from gateway.store import calibrations, in_force
 from gateway.store.alerts import Alerts
 from gateway.store.books import Books
 from gateway.store.database import Database
-from gateway.store.executors import Executors, engine_database
+from gateway.store.executors import Executors
 from gateway.store.fires import Fires
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
@@ -43,7 +46,6 @@ from gateway.store.runs import Runs
 from gateway.store.sessions import Sessions
 from gateway.store.standings import Standings
 from gateway.store.telegram import ParkedPeople
-from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 from gateway.workflow.desk import Desk
 
@@ -54,7 +56,6 @@ if TYPE_CHECKING:
     from gateway.telegram_bot import TelegramBot
     from gateway.web.metrics import Metrics
     from gateway.web.server import Server
-    from gateway.workflow.engine import Engine
     from gateway.workflow.parts import Parts
     from gateway.workflow.worker import Worker
 
@@ -78,19 +79,28 @@ FIRES_KEPT = timedelta(days=30)
 class App:
     """One per process. Make it, `open` or `start` it, `stop` it; or `async with app.running():`.
 
-    Raises ConfigError when a workflow's file is wrong.
+    `environ` is what a reload reads secrets from: the process's environment by default. Raises ConfigError when a workflow's
+    file is wrong.
     """
 
-    def __init__(self, settings: Settings, clock: Clock | None = None, *, roles: frozenset[str] = ROLES) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        clock: Clock | None = None,
+        *,
+        roles: frozenset[str] = ROLES,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
         self.catalogue = Catalogue.load(settings)
         """Every workflow."""
-        # What a workflow's runs may spend is counted in the same ledger, by every process that calls a model.
-        settings = replace(settings, budgets=with_caps(settings.budgets, self.catalogue.definitions.values()))
+        settings = with_workflows(settings, self.catalogue)
         self.settings = settings
+        """What holds now: a reload changes this object."""
         self.clock: Clock = clock or SystemClock()
         self.roles = roles
         self.database = Database(settings.database_url)
         self.store = LedgerStore(self.database, settings.budgets, self.clock)
+        self._reload = Reload(settings, self.catalogue, self.store, os.environ if environ is None else environ)
         self.books = Books(self.database, settings.budgets, self.clock)
         self.keys = Keys(self.database, self.clock)
         self.sessions = Sessions(self.database, self.clock)
@@ -167,12 +177,12 @@ class App:
             return
         await self.store.start()
         self._providers = build(self.settings, self.clock)
-        self._prices = Prices(self.settings)
+        self._prices = Prices(replace(self.settings))
         self._estimator.remember(await self.database.read(calibrations.known))
         self._dispatcher = Dispatcher(
             self.store,
             self._providers,
-            self.settings,
+            replace(self.settings),
             self.clock,
             estimator=self._estimator,
             prices=self._prices,
@@ -192,6 +202,7 @@ class App:
 
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
+        await self.database.write(self._say_in_force)
         self._begin_jobs()
         self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
@@ -204,6 +215,9 @@ class App:
         roles, workflows = ",".join(sorted(self.roles)), len(self.catalogue.definitions)
         log.info("started", roles=roles, address=self.address, bot=self.bot is not None, workflows=workflows)
 
+    def _say_in_force(self, connection: Connection) -> None:
+        in_force.say(connection, self.store.owner, outline(self.settings), to_ms(self.clock.now()))
+
     def _begin_jobs(self) -> None:
         from gateway.jobs import Jobs
 
@@ -213,18 +227,21 @@ class App:
         jobs.every(self.store.drop_old, DROP_EVERY_S)
         jobs.every(self.alerts.prune, DROP_EVERY_S)
         jobs.every(self.alert_watch.watch, LOOK_EVERY_S)
-        if SCHEDULER in self.roles and (self.settings.schedules or self.settings.reports):
-            self._begin_alarms(jobs)
+        if SCHEDULER in self.roles:
             jobs.every(self._forget_told, DROP_EVERY_S)
             jobs.every(self.reports.file, FILE_EVERY_S)
+        self._set_alarms()
         jobs.start()
 
-    def _begin_alarms(self, jobs: Jobs) -> None:
-        from gateway.schedules import Alarm, Alarms, alarm_of
+    def _set_alarms(self) -> None:
+        """What fires by the clock is what the configuration says now."""
+        if self._jobs is None or SCHEDULER not in self.roles:
+            return
+        from gateway.schedules import Alarm, alarm_of
 
         alarms = [alarm_of(one, self.desk, self.runs) for one in self.settings.schedules]
-        reports = [Alarm(f"report:{one.name}", one.cron, partial(self.reports.ring, one)) for one in self.settings.reports]
-        Alarms([*alarms, *reports], self._fires, self.clock).join(jobs.add)
+        alarms += [Alarm(f"report:{one.name}", one.cron, partial(self.reports.ring, one)) for one in self.settings.reports]
+        self._jobs.ring(alarms, self._fires, self.clock)
 
     async def _forget_told(self) -> None:
         before = self.clock.now() - FIRES_KEPT
@@ -265,11 +282,11 @@ class App:
         self._spawn(self.bot.run())
 
     async def _start_worker(self) -> None:
-        from gateway.workflow.late_engine import LateEngine
+        from gateway.workflow.late_engine import LateEngine, dbos
         from gateway.workflow.worker import Worker, new_worker
 
         name, url = new_worker(), self.settings.database_url
-        engine = LateEngine(partial(_new_engine, url, name))
+        engine = LateEngine(partial(dbos, url, name))
         people = ParkedPeople(self.database)
         worker = Worker(name, self.parts(), self.store, engine, Executors(url), people, self.desk.poke)
         await worker.start()
@@ -292,9 +309,9 @@ class App:
             sessions=self.sessions,
             people=self._people(),
             parts=self.parts,
-            ready=self._ready_checks(),
+            ready=checks(self.store, self.worker, self.bot),
             receiver=self.bot,
-            depths=self._depths,
+            depths=partial(depths, self.bot),
         )
         self._server = Server(services)
         host = self.settings.host
@@ -309,38 +326,33 @@ class App:
 
         return People(self.database, int(token.partition(":")[0]))
 
-    def _ready_checks(self) -> dict[str, Callable[[], Awaitable[bool]]]:
-        """What must be right for this process to do its work, each part that it has."""
-        checks: dict[str, Callable[[], Awaitable[bool]]] = {"database": self._database_ready}
-        if self.worker is not None:
-            checks["engine"] = self._engine_ready
-        if self.bot is not None:
-            checks["bot"] = self._bot_ready
-        return checks
-
-    async def _database_ready(self) -> bool:
-        await self.store.refresh()
-        return True
-
-    async def _engine_ready(self) -> bool:
-        return self.worker is not None and self.worker.ready
-
-    async def _bot_ready(self) -> bool:
-        return self.bot is not None and self.bot.ready
-
-    def _depths(self) -> dict[str, int]:
-        bot = self.bot
-        return {} if bot is None else {"queue_depth": bot.queue_depth, "lanes": bot.lanes, "parked": bot.parked}
-
     def signals(self) -> contextlib.AbstractContextManager[None]:
-        """While it lasts, the first SIGTERM or SIGINT ends `until_stopped`, and a second one ends the process at once."""
-        return listening(self._stopping)
+        """While it lasts, SIGTERM or SIGINT ends `until_stopped`, and SIGHUP reloads the configuration."""
+        return listening(self._stopping.set, partial(self._reload.by_signal, self.reload))
 
     async def until_stopped(self) -> None:
         """Returns once a signal ended the serving. Raises what ended a part that should have gone on."""
         await self._stopping.wait()
         if self._failure is not None:
             raise self._failure
+
+    async def reload(self, actor: str) -> list[Change]:
+        """Reads the configuration again and goes by it from the next call on: all of it or nothing.
+
+        Returns what differs; what needs a restart is among it, and is as before until then. Counters stay, calls under way
+        end by what held when they began. Raises ConfigError when the new file is wrong, LedgerUnavailable.
+        """
+        changes, self._providers = await self._reload(actor, self.dispatcher, self._providers, self._follow)
+        return changes
+
+    def _follow(self) -> None:
+        """The settings have become others: those who keep something of them look again."""
+        self.books.use(self.settings.budgets)
+        if self.bot is not None:
+            self.bot.books.use(self.settings.budgets)
+        if self._metrics is not None:
+            self._metrics.use(self.settings)
+        self._set_alarms()
 
     async def stop(self) -> None:
         """Stops intake first, then lets what is under way end, settles, and closes."""
@@ -351,7 +363,7 @@ class App:
         jobs, self._jobs = self._jobs, None
         if jobs is not None:
             jobs.stop()
-        tasks, self._tasks = self._tasks, []
+        tasks, self._tasks = [*self._tasks, *self._reload.tasks], []
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -385,11 +397,3 @@ class App:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._failure = error
             self._stopping.set()
-
-
-async def _new_engine(database_url: str, worker: str) -> Engine:
-    # Its libraries are heavy, and the loop goes on meanwhile.
-    await asyncio.to_thread(import_module, "gateway.workflow.dbos_engine")
-    from gateway.workflow.dbos_engine import DbosEngine
-
-    return DbosEngine(await asyncio.to_thread(engine_database, database_url), worker)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import UTC
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from gateway.clock import SystemClock
+from gateway.clock import Clock, SystemClock
 from gateway.errors import LedgerUnavailable
+
+if TYPE_CHECKING:
+    from gateway.schedules import Alarm
+    from gateway.schedules.alarms import Memory
 
 log = structlog.get_logger(__name__)
 
@@ -24,23 +28,28 @@ class Jobs:
         from apscheduler.schedulers.asyncio import AsyncIOScheduler  # type: ignore[import-untyped]
 
         self._scheduler = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
+        self._alarms: list[str] = []
 
     def every(self, work: Work, seconds: float) -> None:
         """Has the work done at once and every so many seconds."""
         from apscheduler.triggers.interval import IntervalTrigger  # type: ignore[import-untyped]
 
-        self.add(work, IntervalTrigger(seconds=seconds, timezone=UTC))
+        self._add(work, IntervalTrigger(seconds=seconds, timezone=UTC))
 
-    def add(self, work: Work, trigger: Any) -> str:
-        """Has the work done at once and whenever the trigger says; the name by which `remove` knows it."""
+    def ring(self, alarms: Iterable[Alarm], memory: Memory, clock: Clock) -> None:
+        """Has these alarms rung, in the place of the ones before; what is being rung goes on."""
+        from gateway.schedules import Alarms
+
+        for name in self._alarms:
+            self._scheduler.remove_job(name)
+        self._alarms.clear()
+        Alarms(alarms, memory, clock).join(lambda look, wake: self._alarms.append(self._add(look, wake)))
+
+    def _add(self, work: Work, trigger: Any) -> str:
         # Of two instances the second passes by.
         arguments = [work.__name__, work, asyncio.Lock()]
         job = self._scheduler.add_job(_alone, trigger, arguments, next_run_time=SystemClock().now(), max_instances=2)
         return str(job.id)
-
-    def remove(self, name: str) -> None:
-        """Fires this one no more; what is running goes on."""
-        self._scheduler.remove_job(name)
 
     def start(self) -> None:
         """Begins to fire."""

@@ -30,7 +30,13 @@ class Redactor:
     """Strikes out every known secret, and what looks like one."""
 
     def __init__(self, secrets: Collection[str]) -> None:
-        self._secrets = sorted((secret for secret in secrets if len(secret) >= 4), key=len, reverse=True)
+        self._secrets: list[str] = []
+        self.learn(secrets)
+
+    def learn(self, secrets: Collection[str]) -> None:
+        """Strikes these out too; what was a secret stays one."""
+        known = {*self._secrets, *(secret for secret in secrets if len(secret) >= 4)}
+        self._secrets = sorted(known, key=len, reverse=True)
 
     def text(self, text: str) -> str:
         """The text without secrets."""
@@ -54,6 +60,13 @@ class Redactor:
         if isinstance(value, list | tuple):
             return [self._value(entry) for entry in value]
         return value
+
+
+def hide(secrets: Collection[str]) -> None:
+    """Strikes these out of every later line too, where logging was set up."""
+    for processor in structlog.get_config()["processors"]:
+        if isinstance(processor, Redactor):
+            processor.learn(secrets)
 
 
 def configure(clock: Clock, stream: TextIO, secrets: Collection[str], level: int = logging.INFO) -> None:

@@ -13,7 +13,7 @@ FLOORS = (
     {"store", "providers", "effects"},
     {"dispatcher", "workflow"},
     {"telegram_bot", "web", "reports", "schedules", "alerts"},
-    {"cli", "app", "jobs", "stopping", "__main__"},
+    {"cli", "app", "jobs", "signals", "reloading", "readiness", "__main__"},
 )
 FLOOR_OF = {room: number for number, rooms in enumerate(FLOORS) for room in rooms} | {"__init__": 0}
 NEIGHBOURS = {("workflow", "dispatcher")}

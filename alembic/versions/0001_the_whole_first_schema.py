@@ -65,6 +65,13 @@ def upgrade() -> None:
     )
     op.create_index("ix_alerts_told", "alerts", ["told"], unique=False)
     op.create_table(
+        "in_force",
+        sa.Column("owner", sa.String(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("outline", sa.Text(), nullable=False),
+        sa.PrimaryKeyConstraint("owner", name=op.f("pk_in_force")),
+    )
+    op.create_table(
         "api_keys",
         sa.Column("name", sa.String(), nullable=False),
         sa.Column("digest", sa.String(), nullable=False),
@@ -567,6 +574,7 @@ def downgrade() -> None:
     if op.get_context().dialect.name == "postgresql":
         op.execute("DROP FUNCTION audit_kept()")
     op.drop_table("api_keys")
+    op.drop_table("in_force")
     op.drop_table("alerts")
     op.drop_index("ix_adjustments_budget", table_name="adjustments")
     op.drop_table("adjustments")

@@ -9,6 +9,7 @@ import typer
 
 from gateway.budget import Budget, Unit
 from gateway.chat import Request, Slot
+from gateway.cli.changes import against_running, as_documents, show_changes
 from gateway.cli.outcome import DONE, FAILED, USAGE, complain
 from gateway.cli.render import amount, document, moment, scope_text, show, stamp, unit_name
 from gateway.cli.session import load_settings, opened
@@ -39,11 +40,17 @@ async def check(config: Path | None, *, online: bool, as_json: bool) -> int:
         async with opened(settings, gate=True) as app:
             for name in settings.providers:
                 results[name] = await _probe(app, name)
+    changes = await against_running(settings)
     if as_json:
-        document(_document(settings, sources, unpriced, results) | _workflows_document(settings, catalogue))
+        document(
+            _document(settings, sources, unpriced, results)
+            | _workflows_document(settings, catalogue)
+            | {"reload": as_documents(changes)}
+        )
     else:
         _print(settings, sources, results, right=not unpriced)
         _print_workflows(settings, catalogue)
+        show_changes(changes)
     for slot in unpriced:
         names = ", ".join(budget.name for budget in _usd_budgets(settings, slot))
         complain(f"{UnknownPrice(slot.provider, slot.model)}")

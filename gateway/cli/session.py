@@ -74,9 +74,7 @@ def log_to(app: App, stream: TextIO, level: int = logging.INFO) -> None:
     """Sets the process's logging up; no line shows a secret of the configuration."""
     from gateway import logs
 
-    telegram, providers = app.settings.telegram, app.settings.providers.values()
-    secrets = [telegram.token, telegram.webhook_secret, *(provider.api_key for provider in providers)]
-    logs.configure(app.clock, stream, secrets, level)
+    logs.configure(app.clock, stream, app.settings.secrets, level)
 
 
 def actor() -> str:

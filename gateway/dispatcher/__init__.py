@@ -1,6 +1,7 @@
 """The dispatcher: gate → call → settle → retry or fall back. The only way to a provider.
 
 core.py     complete, stream, explain; deduplication
+generation.py  what one configuration made: a request keeps to it to its end
 walk.py     a request's way along its chain: next slot, retry, end
 gate.py     what a slot would hold, clamping, the reservation
 desk.py     what an attempt came to: closing and reply, written whatever happens to the caller

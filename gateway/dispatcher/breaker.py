@@ -112,6 +112,11 @@ class Breakers:
             # A wait that was asked for once is no news; failing again and again is.
             self._alert("breaker_open", {"provider": slot.provider, "slot": str(slot), "message": error.message})
 
+    def forget(self, provider: str) -> None:
+        """Knows nothing any more of a provider that is another one now."""
+        for key in [key for key in self._states if key == provider or (isinstance(key, Slot) and key.provider == provider)]:
+            del self._states[key]
+
     def until(self, slot: Slot) -> datetime | None:
         """When the slot may be tried again; None if it may be now."""
         waits = [state.until - self._clock.monotonic() for state in self._of(slot) if state.open]

@@ -8,25 +8,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from datetime import datetime
 
 import structlog
 
-from gateway.chat import Asked, Completion, EmbeddingRequest, Origin, Request, Slot
+from gateway.chat import Asked, Origin, Request, Slot
 from gateway.clock import Clock
 from gateway.dispatcher import replies, settle
 from gateway.dispatcher.breaker import Breakers
 from gateway.dispatcher.desk import Desk
 from gateway.dispatcher.gate import Gate, checked
+from gateway.dispatcher.generation import Generation
 from gateway.dispatcher.observe import Alert, Observer, Unobserved
 from gateway.dispatcher.stream import Event, StreamedAttempt
 from gateway.dispatcher.values import Reply, Verdict
-from gateway.dispatcher.walk import Attempt, Parts, Walk
-from gateway.errors import BreakerOpen, CannotServe, ChainExhausted, LedgerUnavailable, ProviderError, Unanswered, UnknownPrice
+from gateway.dispatcher.walk import Parts, Walk
+from gateway.errors import BreakerOpen, CannotServe, ChainExhausted, LedgerUnavailable, ProviderError, UnknownPrice
 from gateway.estimate import Estimator
 from gateway.prices import Prices
-from gateway.providers import Embedder, Provider
+from gateway.providers import Provider
 from gateway.settings import Settings
 from gateway.store import Answered, Claimed, Store, Underway
 
@@ -54,19 +55,33 @@ class Dispatcher:
         chance: random.Random | None = None,
     ) -> None:
         self._store = store
-        self._providers = providers
-        self._settings = settings
         self._clock = clock
         self._alert = alert
         self._log = structlog.get_logger("gateway.dispatcher").bind()
-        estimator, prices = estimator or Estimator(), prices or Prices(settings)
-        observer = observer or Unobserved()
-        chance = chance or random.Random()  # noqa: S311 - jitter and ids, no secrets
-        self._chance = chance
-        self._breakers = Breakers(clock, observer, self._tell)
-        self._gate = Gate(store, settings, estimator, prices, clock, chance)
-        self._parts = Parts(store, self._gate, self._breakers, settings, clock, chance, observer, self._tell, self._log)
-        self._desk = Desk(self._parts, estimator, prices)
+        self._estimator = estimator or Estimator()
+        self._observer = observer or Unobserved()
+        self._chance = chance or random.Random()  # noqa: S311 - jitter and ids, no secrets
+        self._breakers = Breakers(clock, self._observer, self._tell)
+        self._now = self._generation(settings, providers, prices or Prices(settings))
+        self._before: set[Generation] = set()
+        """Earlier generations that still have calls under way."""
+
+    def use(self, settings: Settings, providers: Mapping[str, Provider], prices: Prices) -> Coroutine[object, object, None]:
+        """From the next request on, these hold. What is returned waits until every request that was under way has ended, by
+        what held when it began.
+        """
+        before, self._now = self._now, self._generation(settings, providers, prices)
+        for name, provider in before.settings.providers.items():
+            if settings.providers.get(name) != provider:
+                # A key that was corrected is tried at once.
+                self._breakers.forget(name)
+        self._before.add(before)
+        return self._outlived(before)
+
+    async def _outlived(self, before: Generation) -> None:
+        await before.ended()
+        await before.desk.drain()
+        self._before.discard(before)
 
     async def complete(
         self,
@@ -88,16 +103,18 @@ class Dispatcher:
         Raises ChainExhausted, CallerFault and ContentRefused (as the provider said it), InvalidRequest, UnknownTarget,
         RequestConflict, LedgerUnavailable.
         """
-        walk = self._walk(request, target, origin)
-        if not origin.dedupe:
-            return await self._answer(walk, settle_first=settle_first, admitted=admitted)
-        earlier = await self._take(walk, target)
-        if earlier is not None:
-            return earlier
-        try:
-            return await self._answer(walk, settle_first=True, admitted=admitted)
-        finally:
-            await self._give_back(walk)
+        made = self._now
+        walk = made.walk(request, target, origin)
+        with made:
+            if not origin.dedupe:
+                return await self._answer(made, walk, settle_first=settle_first, admitted=admitted)
+            earlier = await self._take(walk, target)
+            if earlier is not None:
+                return earlier
+            try:
+                return await self._answer(made, walk, settle_first=True, admitted=admitted)
+            finally:
+                await self._give_back(walk)
 
     async def stream(self, request: Request, target: str, origin: Origin) -> AsyncGenerator[Event, None]:
         """An answer as it comes: one Begun, then chunks (with a Priced before the one that has the usage), then one Reply.
@@ -106,31 +123,33 @@ class Dispatcher:
         closes the connection and settles what may have been billed. The settling happens after the last chunk was
         yielded and before Reply.
         """
-        walk = self._walk(request, target, origin)
-        if origin.dedupe and (earlier := await self._take(walk, target)) is not None:
-            for event in replies.as_events(earlier):
-                yield event
-            return
-        try:
-            while True:
-                attempt = await walk.next()
-                provider, in_time = self._providers[attempt.slot.provider], self._is_tight(walk, attempt.slot)
-                streamed = StreamedAttempt(walk, request, attempt, provider, self._desk, self._clock, in_time=in_time)
-                try:
-                    async with contextlib.aclosing(streamed.events()) as events:
-                        async for event in events:
-                            yield event
-                except ProviderError as error:
-                    await walk.failed(attempt, error)
-                else:
-                    return
-        finally:
-            if origin.dedupe:
-                await self._give_back(walk)
+        made = self._now
+        walk = made.walk(request, target, origin)
+        with made:
+            if origin.dedupe and (earlier := await self._take(walk, target)) is not None:
+                for event in replies.as_events(earlier):
+                    yield event
+                return
+            try:
+                while True:
+                    attempt = await walk.next()
+                    provider, in_time = made.providers[attempt.slot.provider], made.is_tight(walk, attempt.slot)
+                    streamed = StreamedAttempt(walk, request, attempt, provider, made.desk, self._clock, in_time=in_time)
+                    try:
+                        async with contextlib.aclosing(streamed.events()) as events:
+                            async for event in events:
+                                yield event
+                    except ProviderError as error:
+                        await walk.failed(attempt, error)
+                    else:
+                        return
+            finally:
+                if origin.dedupe:
+                    await self._give_back(walk)
 
     async def explain(self, request: Request, target: str, origin: Origin) -> list[Verdict]:
         """What the gate would say of each slot now. Calls nobody and holds nothing. Raises UnknownTarget, LedgerUnavailable."""
-        chain, slots = self._settings.slots(target)
+        chain, slots = self._now.settings.slots(target)
         checked(request)
         return [await self._verdict(request, chain, slot, origin) for slot in dict.fromkeys(slots)]
 
@@ -140,29 +159,34 @@ class Dispatcher:
 
     async def settled(self) -> None:
         """Returns when every closing that is under way now is with the store: what is read after it is up to date."""
-        await self._desk.settled()
+        for made in (*self._before, self._now):
+            await made.desk.settled()
 
     async def drain(self) -> None:
         """Returns when every closing under way is with the store: part of a graceful stop."""
-        await self._desk.drain()
+        for made in (*self._before, self._now):
+            await made.desk.drain()
 
-    def _walk(self, request: Asked, target: str, origin: Origin) -> Walk:
-        chain, slots = self._settings.slots(target)
-        return Walk(self._parts, request, chain, slots, origin)
+    def _generation(self, settings: Settings, providers: Mapping[str, Provider], prices: Prices) -> Generation:
+        gate = Gate(self._store, settings, self._estimator, prices, self._clock, self._chance)
+        parts = Parts(
+            self._store, gate, self._breakers, settings, self._clock, self._chance, self._observer, self._tell, self._log
+        )
+        return Generation(settings, providers, gate, parts, Desk(parts, self._estimator, prices))
 
     def _tell(self, event: str, fields: Mapping[str, object]) -> None:
         self._log.error(event, **fields)
         if self._alert is not None:
             self._alert(event, fields)
 
-    async def _answer(self, walk: Walk, *, settle_first: bool, admitted: Callable[[], None] | None) -> Reply:
-        desk = self._desk
+    async def _answer(self, made: Generation, walk: Walk, *, settle_first: bool, admitted: Callable[[], None] | None) -> Reply:
+        desk = made.desk
         while True:
             attempt = await walk.next()
             if admitted is not None:
                 admitted()
             try:
-                completion = await self._call(walk, attempt)
+                completion = await made.call(walk, attempt)
                 closing, reply = desk.success(walk, attempt, completion, desk.timing(attempt))
             except ProviderError as error:
                 await desk.close(attempt, desk.failure(attempt, error, desk.timing(attempt), whole=True))
@@ -181,35 +205,13 @@ class Dispatcher:
                 await asyncio.shield(settling)
             return reply
 
-    def _is_tight(self, walk: Walk, slot: Slot) -> bool:
-        """True when the request's total deadline may pass before the provider's own time-out does."""
-        return walk.left_s < self._settings.model(slot).timeout_s
-
-    async def _call(self, walk: Walk, attempt: Attempt) -> Completion:
-        slot = attempt.slot
-        if not self._is_tight(walk, slot):
-            return await self._made(walk.request, attempt)
-        try:
-            async with asyncio.timeout(max(walk.left_s, 0)):
-                return await self._made(walk.request, attempt)
-        except TimeoutError:
-            raise Unanswered(slot.provider, slot.model, "the request's total deadline has passed") from None
-
-    def _made(self, request: Asked, attempt: Attempt) -> Awaitable[Completion]:
-        """The call itself."""
-        provider = self._providers[attempt.slot.provider]
-        if isinstance(request, EmbeddingRequest):
-            assert isinstance(provider, Embedder), "the gate lets through only those who make vectors"
-            return provider.embed(request, attempt.reservation)
-        return provider.complete(request, attempt.reservation)
-
     async def _verdict(self, request: Request, chain: str, slot: Slot, origin: Origin) -> Verdict:
         try:
-            bound = self._gate.bound(request, slot)
+            bound = self._now.gate.bound(request, slot)
         except CannotServe as error:
             return Verdict(slot, (), 0, 0, None, error)
         try:
-            bound, draft, peek = await self._gate.peek(bound, origin, chain, slot)
+            bound, draft, peek = await self._now.gate.peek(bound, origin, chain, slot)
         except UnknownPrice as error:
             return Verdict(slot, (), bound.prompt_tokens, bound.limit * bound.answers, None, error)
         until = self._breakers.until(slot)
@@ -237,7 +239,7 @@ class Dispatcher:
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            await self._desk.shielded(self._unclaim_when_taken(task, request_id))
+            await self._now.desk.shielded(self._unclaim_when_taken(task, request_id))
             raise
 
     async def _unclaim_when_taken(self, task: asyncio.Task[Claimed | Answered | Underway], request_id: str) -> None:
@@ -248,7 +250,7 @@ class Dispatcher:
     async def _give_back(self, walk: Walk) -> None:
         """After a deduplicated request: without an answer its id may be used again."""
         if not walk.answered:
-            await self._desk.shielded(self._unclaim(walk.origin.request_id))
+            await self._now.desk.shielded(self._unclaim(walk.origin.request_id))
 
     async def _unclaim(self, request_id: str) -> None:
         try:

@@ -4,6 +4,7 @@ Secrets come only from the environment (or `.env` beside the file): a key in the
 """
 
 from gateway.settings.demo import demo
+from gateway.settings.difference import Change, differences, kept_until_restart, outline
 from gateway.settings.load import load, locate
 from gateway.settings.values import (
     Model,
@@ -18,6 +19,7 @@ from gateway.settings.values import (
 )
 
 __all__ = [
+    "Change",
     "Model",
     "Price",
     "ProviderSettings",
@@ -28,6 +30,9 @@ __all__ = [
     "WorkflowRules",
     "WorkflowsSettings",
     "demo",
+    "differences",
+    "kept_until_restart",
     "load",
     "locate",
+    "outline",
 ]

@@ -152,9 +152,9 @@ class ReportSettings:
     """True where the figures go with it as a table."""
 
 
-@dataclass(frozen=True)
+@dataclass
 class Settings:
-    """The whole configuration, checked."""
+    """The whole configuration, checked. One object per program: nothing changes it but a reload, all at once."""
 
     path: Path | None
     """The file it came from; None for the built-in demo."""
@@ -178,6 +178,12 @@ class Settings:
     reports: tuple[ReportSettings, ...] = ()
     """In the order of the file."""
 
+    def become(self, other: Settings) -> None:
+        """Holds what another one holds: whoever has this object goes by the other configuration from now on."""
+        values = dict(vars(other))
+        vars(self).clear()
+        vars(self).update(values)
+
     @property
     def folder(self) -> Path:
         """What relative paths are taken from: where the configuration lies, for the demo the working directory."""
@@ -190,6 +196,12 @@ class Settings:
         if database != self.database_url:
             return Path(database).parent / "runs"
         return self.folder / "var" / "runs"
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """What no line of the log may show."""
+        keys = (provider.api_key for provider in self.providers.values())
+        return (self.telegram.token, self.telegram.webhook_secret, *keys)
 
     def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
         """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.

@@ -39,6 +39,8 @@ class Reserving:
 
     draft: Draft
     found: Sequence[tuple[Budget, str]]
+    budgets: Budgets
+    """Those of which they were found: others may be in force when its turn comes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -127,6 +129,9 @@ class Batch:
         return outcomes
 
     def _read(self, members: Sequence[Reserving | Ending | Refusing]) -> None:
+        for member in members:
+            if isinstance(member, Reserving) and member.budgets is not self.budgets:
+                member.found, member.budgets = self.budgets.matching(member.draft.scope_values()), self.budgets
         self._read_attempts({member.attempt_id for member in members if isinstance(member, Ending)})
         wanted = {
             (budget.name, key): budget for member in members if isinstance(member, Reserving) for budget, key in member.found

@@ -25,6 +25,10 @@ class Books:
     def __init__(self, database: Database, budgets: Budgets, clock: Clock) -> None:
         self._database, self._budgets, self._clock = database, budgets, clock
 
+    def use(self, budgets: Budgets) -> None:
+        """From now on, these budgets are shown."""
+        self._budgets = budgets
+
     async def balances(self) -> list[Balance]:
         """Where every budget stands now, raises included."""
         now = self._now()

@@ -65,7 +65,8 @@ class LedgerStore:
 
     async def reserve(self, draft: Draft) -> Reservation:
         """As Store.reserve."""
-        member = Reserving(draft, self.budgets.matching(draft.scope_values()))
+        budgets = self.budgets
+        member = Reserving(draft, budgets.matching(draft.scope_values()), budgets)
         future = self.database.join(self, member)
         self._reserves.watch(future)
         try:
@@ -149,8 +150,16 @@ class LedgerStore:
 
     async def start(self) -> None:
         """Makes the counters what the configured budgets say, and reads the raises. Before the first reserve."""
-        await self._sync()
+        await self._sync(self.budgets)
         await self.refresh()
+
+    async def use(self, budgets: Budgets, note: Callable[[Connection], None]) -> None:
+        """From the next call on, these budgets hold: what is new or was something else is counted from the rows, and
+        nothing else is touched. `note` is written with it. Those who wait for room look again.
+        """
+        await self._sync(budgets, note)
+        self.budgets = budgets
+        self.wake()
 
     async def stop(self) -> None:
         """Gives the lease back: what this process still holds counts as left behind."""
@@ -161,10 +170,15 @@ class LedgerStore:
 
         await self.database.write(leave)
 
-    async def _sync(self) -> None:
+    async def _sync(self, budgets: Budgets, note: Callable[[Connection], None] = lambda connection: None) -> None:
         """Where a process with another configuration ran beside this one, each has budgets that the other did not count."""
         now = to_ms(self.clock.now())
-        changed = await self.database.write(lambda connection: maintenance.sync_budgets(connection, self.budgets, now))
+
+        def work(connection: Connection) -> list[str]:
+            note(connection)
+            return maintenance.sync_budgets(connection, budgets, now)
+
+        changed = await self.database.write(work)
         if changed:
             log.info("budgets_rebuilt", count=len(changed), names=changed[:10])
 

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, delete, select
 from gateway import ledger
 from gateway.budget import Amounts, Budgets, Lifetime, Window, counter_name, is_cap
 from gateway.ledger import Counter, State
+from gateway.store import in_force
 from gateway.store.batch import Ending
 from gateway.store.claims import LEASE_MS, living
 from gateway.store.rebuild import drop, rebuild
@@ -66,6 +67,7 @@ def drop_old(connection: Connection, budgets: Budgets, now_ms: int) -> None:
     connection.execute(delete(refusals).where(refusals.c.at < now_ms - REFUSALS_KEPT_MS))
     holders = select(usage.c.owner).where(usage.c.state == State.PENDING.value)
     connection.execute(delete(owners).where(owners.c.seen < now_ms - 10 * LEASE_MS, owners.c.id.not_in(holders)))
+    in_force.drop_old(connection)
     _drop_empty(connection, budgets, now_ms)
 
 

@@ -36,6 +36,15 @@ definitions = Table(
 )
 """What each budget was when its counters were last built."""
 
+in_force = Table(
+    "in_force",
+    metadata,
+    Column("owner", String, primary_key=True),
+    Column("at", BigInteger, nullable=False),
+    Column("outline", Text, nullable=False),
+)
+"""The configuration by which each server runs, without its secrets: JSON, place by place."""
+
 usage = Table(
     "usage",
     metadata,

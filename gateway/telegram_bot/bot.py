@@ -93,6 +93,11 @@ class TelegramBot:
         """True once Telegram knows the token and updates are taken."""
 
     @property
+    def books(self) -> Books:
+        """The budgets as this bot shows them."""
+        return self._desk.books
+
+    @property
     def queue_depth(self) -> int:
         """Updates that wait or are being answered."""
         return self._lanes.depth + len(self._urgent)

@@ -83,13 +83,21 @@ class Metrics:
         self.streams_done, self.streams_broken, self.streams_left = (streams.labels(end) for end in ("done", "broken", "left"))
         self._answers = Counter("sluicegate_http_answers", "HTTP answers by status.", ("status",), registry=own)
         self._by_status = {status: self._answers.labels(str(status)) for status in (200, 401, 429, 503)}
-        self._known = {
-            Slot(provider.name, model): _SlotSeries(self, provider.name, model)
-            for provider in settings.providers.values()
-            for model in provider.models
-        }
-        self._other = {name: _SlotSeries(self, name, OTHER_MODEL) for name in settings.providers}
-        self._budgets = {budget.name: self.refusals.labels(budget.name) for budget in settings.budgets.all}
+        self._known: dict[Slot, _SlotSeries] = {}
+        self._other: dict[str, _SlotSeries] = {}
+        self.use(settings)
+
+    def use(self, settings: Settings) -> None:
+        """Counts for these providers and budgets too. What is gone keeps its numbers: it may come back."""
+        for provider in settings.providers.values():
+            for slot in (Slot(provider.name, model) for model in provider.models):
+                if slot not in self._known:
+                    self._known[slot] = _SlotSeries(self, slot.provider, slot.model)
+            if provider.name not in self._other:
+                self._other[provider.name] = _SlotSeries(self, provider.name, OTHER_MODEL)
+        for budget in settings.budgets.all:
+            # A budget that has never refused shows a nought.
+            self.refusals.labels(budget.name)
 
     def answered(self, status: int) -> None:
         """An HTTP answer was made."""
@@ -119,7 +127,7 @@ class Metrics:
                 self._series(slot).skipped[reason].inc()
         if isinstance(error, Exhausted):
             for block in error.blocks:
-                self._budgets[block.budget].inc()
+                self.refusals.labels(block.budget).inc()
 
     def breaker(self, slot: Slot, is_open: bool) -> None:
         """A slot's breaker opened or closed."""

@@ -38,7 +38,6 @@ class OpenAIApi:
         self.sender = StreamSender(metrics, clock)
         """Sends the streams of the whole endpoint."""
         self._settings = settings
-        self._list = orjson.dumps({"object": "list", "data": [self._model(name) for name in settings.targets]})
 
     def routes(self) -> list[web.RouteDef]:
         """The routes under `/v1`."""
@@ -63,7 +62,8 @@ class OpenAIApi:
     async def models(self, request: web.Request) -> web.Response:
         """Every name that a request's `model` may have."""
         await caller(request, self._keys)
-        return web.Response(body=self._list, headers={"Content-Type": _JSON})
+        listed = [self._model(name) for name in self._settings.targets]
+        return web.Response(body=orjson.dumps({"object": "list", "data": listed}), headers={"Content-Type": _JSON})
 
     async def model(self, request: web.Request) -> web.Response:
         """One of them, or any model of a provider by `provider:model`. Raises UnknownTarget."""

@@ -60,6 +60,11 @@ class Catalogue:
             raise ConfigError(tuple(problems))
         return catalogue
 
+    def check(self, settings: Settings) -> None:
+        """Raises ConfigError for what another configuration says of workflows that is wrong."""
+        if problems := tuple(self._unknown(settings, set(self.definitions))):
+            raise ConfigError(problems)
+
     def get(self, name: str) -> Definition:
         """The workflow of this name. Raises UnknownWorkflow."""
         if name not in self.definitions:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from importlib import import_module
 
+from gateway.store.executors import engine_database
 from gateway.workflow.engine import Body, Ended, Engine, Known
 
 
@@ -75,3 +77,11 @@ class LateEngine:
                 await made.open(self._body, self._ended)
                 self._made = made
             return self._made
+
+
+async def dbos(database_url: str, worker: str) -> Engine:
+    """A worker's real engine, beside the database. Its libraries are heavy, and the loop goes on while they are read."""
+    await asyncio.to_thread(import_module, "gateway.workflow.dbos_engine")
+    from gateway.workflow.dbos_engine import DbosEngine
+
+    return DbosEngine(await asyncio.to_thread(engine_database, database_url), worker)

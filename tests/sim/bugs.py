@@ -110,28 +110,28 @@ def _values(row):
 
 def releases_on_time_out(dispatcher: Dispatcher) -> None:
     """Takes a time-out for a call that was not made."""
-    real = dispatcher._desk.failure
+    real = dispatcher._now.desk.failure
 
     def failure(attempt, error, timing, *, whole):
         if isinstance(error, Unanswered):
             return Closing(State.RELEASED, Amounts(), Outcome.UNANSWERED)
         return real(attempt, error, timing, whole=whole)
 
-    dispatcher._desk.failure = failure  # type: ignore[method-assign]
+    dispatcher._now.desk.failure = failure  # type: ignore[method-assign]
 
 
 def with_walks(change: Callable[[Walk], None]) -> Callable[[Dispatcher], None]:
     """Tampers with every walk of a dispatcher."""
 
     def tamper(dispatcher: Dispatcher) -> None:
-        real = dispatcher._walk
+        real = dispatcher._now.walk
 
         def walk(request, target, origin):
             made = real(request, target, origin)
             change(made)
             return made
 
-        dispatcher._walk = walk  # type: ignore[method-assign]
+        dispatcher._now.walk = walk  # type: ignore[method-assign]
 
     return tamper
 
@@ -163,14 +163,14 @@ def borrows_on_fallback(walk: Walk) -> None:
 
 def forgets_the_prompt(dispatcher: Dispatcher) -> None:
     """Holds the output only."""
-    real = dispatcher._gate.draft
+    real = dispatcher._now.gate.draft
 
     def draft(bound: Bound, *rest):
         made = real(bound, *rest)
         held = made.held._replace(tokens=made.held.tokens - bound.prompt_tokens)
         return made._replace(held=held)
 
-    dispatcher._gate.draft = draft  # type: ignore[method-assign]
+    dispatcher._now.gate.draft = draft  # type: ignore[method-assign]
 
 
 BUGS = (
