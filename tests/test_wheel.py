@@ -61,6 +61,10 @@ def test_the_wheel_upgrades_a_fresh_database(installed: Path, tmp_path: Path) ->
         '[chains]\ndefault = ["it"]\n'
     )
     run(installed / "sluicegate", "db", "upgrade", "--config", config, cwd=tmp_path)
+    # The font of the picture travels too: without it the words would silently be missing.
+    run(installed / "sluicegate", "report", "--config", config, cwd=tmp_path)
+    fonts = "from importlib.resources import files; print((files('gateway.reports') / 'fonts/DejaVuSans.ttf').is_file())"
+    assert run(installed / "python", "-c", fonts, cwd=tmp_path).strip() == "True"
     tables = run(
         installed / "python",
         "-c",

@@ -15,15 +15,21 @@ from gateway.budget import Unit
 from gateway.reports.words import amount
 
 FONT = "DejaVu Sans"
-WIDTH, HEIGHT = 1000, 680
-LEFT, RIGHT, TOP, BOTTOM = 122, 30, 150, 140
-HEADING = 180
+WIDTH, HEIGHT = 800, 640
+"""Letters are as large as a phone wants them, which shows all of it in half of this width."""
+ZOOM = 1.6
+"""What makes a picture as wide as Telegram keeps it."""
+LEFT, RIGHT, TOP, BOTTOM = 134, 24, 178, 146
+TITLE, SUBTITLE, SMALL = 34, 25, 22
+"""The sizes of letters."""
+HEADING = 210
 """As wide as the heading of the present period is at most."""
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b")
 """Told apart by people who see colours differently, and on light and dark."""
 SERIES_MAX = len(COLOURS)
 REST_COLOUR = "#909090"
-NAME_MAX = 16
+NAME_MAX = 14
+IN_A_ROW = 3
 FAR = 3
 """A limit that is further above the highest bar than this many times is named and not drawn: it would flatten the bars."""
 
@@ -85,8 +91,8 @@ def svg(chart: Chart, theme: Theme = LIGHT) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" font-family="{FONT}, sans-serif">',
         f"<title>{escape(_plain(chart.title))}</title>",
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="{theme.paper}"/>',
-        _text(30, 52, chart.title, 32, theme.ink, weight="bold"),
-        _text(30, 90, chart.subtitle, 23, theme.ink),
+        _text(24, 48, chart.title, TITLE, theme.ink, weight="bold"),
+        _text(24, 84, chart.subtitle, SUBTITLE, theme.ink),
         *_frame(chart, theme, top, step),
         *_stacks(bars, top),
         *_under(chart, theme),
@@ -98,13 +104,13 @@ def svg(chart: Chart, theme: Theme = LIGHT) -> str:
 
 
 def png(chart: Chart) -> bytes:
-    """The drawing as a picture, in its own size."""
+    """The drawing as a picture, ZOOM times as large."""
     # Where nothing is drawn nobody pays for loading it.
     import resvg_py
 
+    drawn = svg(chart)
     with as_file(files("gateway.reports") / "fonts" / "DejaVuSans.ttf") as font:
-        drawn = resvg_py.svg_to_bytes(svg_string=svg(chart), font_files=[str(font)], font_family=FONT, skip_system_fonts=True)
-    return bytes(drawn)
+        return bytes(resvg_py.svg_to_bytes(drawn, zoom=ZOOM, font_files=[str(font)], font_family=FONT, skip_system_fonts=True))
 
 
 def _series(chart: Chart) -> tuple[list[tuple[str, str]], list[list[tuple[str, int]]]]:
@@ -168,12 +174,12 @@ def _frame(chart: Chart, theme: Theme, top: int, step: int) -> list[str]:
         # Where the bars behind the border are few, their heading ends with them.
         room = WIDTH - RIGHT - border >= HEADING
         x, anchor = (border + 8, "start") if room else (WIDTH - RIGHT - 4, "end")
-        parts.append(_text(x, TOP - 10, chart.headings[1], 19, theme.ink, anchor=anchor))
-    parts.append(_text(LEFT + 4, TOP - 10, chart.headings[0], 19, theme.ink))
+        parts.append(_text(x, TOP - 10, chart.headings[1], SMALL, theme.ink, anchor=anchor))
+    parts.append(_text(LEFT + 4, TOP - 10, chart.headings[0], SMALL, theme.ink))
     for value in range(0, top + 1, step):
         y = _y(value, top)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{theme.faint}" stroke-width="{2 if not value else 1}"/>')
-        parts.append(_text(LEFT - 10, y + 7, amount(chart.language, chart.unit, value), 19, theme.ink, anchor="end"))
+        parts.append(_text(LEFT - 10, y + 8, amount(chart.language, chart.unit, value), SMALL, theme.ink, anchor="end"))
     return parts
 
 
@@ -192,7 +198,7 @@ def _stacks(bars: Sequence[Sequence[tuple[str, int]]], top: int) -> list[str]:
 def _under(chart: Chart, theme: Theme) -> list[str]:
     slot = _slot(chart)
     return [
-        _text(LEFT + (number + 0.5) * slot, HEIGHT - BOTTOM + 28, bar.label, 19, theme.ink, anchor="middle")
+        _text(LEFT + (number + 0.5) * slot, HEIGHT - BOTTOM + 30, bar.label, SMALL, theme.ink, anchor="middle")
         for number, bar in enumerate(chart.bars)
         if bar.label
     ]
@@ -203,22 +209,22 @@ def _limit(chart: Chart, theme: Theme, top: int) -> list[str]:
     if limit is None:
         return []
     if limit.value > top or limit.value <= 0:
-        return [_text(WIDTH - RIGHT, 90, f"↑ {limit.label}", 19, theme.limit, anchor="end")]
+        return [_text(24, 120, f"↑ {limit.label}", SMALL, theme.limit)]
     y = _y(limit.value, top)
     return [
         f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{theme.limit}" stroke-width="3" stroke-dasharray="12 7"/>',
-        _text(WIDTH - RIGHT, 90, f"- - {limit.label}", 19, theme.limit, anchor="end"),
+        _text(24, 120, f"- - {limit.label}", SMALL, theme.limit),
     ]
 
 
 def _legend(names: Sequence[tuple[str, str]], theme: Theme) -> list[str]:
-    """Up to four in a row, in two rows."""
-    parts, across = [], (WIDTH - 60) / 4
+    """In two rows."""
+    parts, across = [], (WIDTH - 48) / IN_A_ROW
     for number, (name, colour) in enumerate(names):
-        row, column = divmod(number, 4)
-        x, y = 30 + column * across, HEIGHT - 62 + row * 34
-        parts.append(f'<rect x="{x:.1f}" y="{y - 16}" width="20" height="20" rx="3" fill="{colour}"/>')
-        parts.append(_text(x + 28, y + 1, name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…", 20, theme.ink))
+        row, column = divmod(number, IN_A_ROW)
+        x, y = 24 + column * across, HEIGHT - 64 + row * 38
+        parts.append(f'<rect x="{x:.1f}" y="{y - 18}" width="22" height="22" rx="3" fill="{colour}"/>')
+        parts.append(_text(x + 30, y + 1, name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…", SMALL, theme.ink))
     return parts
 
 

@@ -15,6 +15,8 @@ from gateway.reports.words import amount, period_short, with_unit
 
 HOURS_BETWEEN = 6
 DAYS_BETWEEN = 5
+LABELLED_MAX = 25
+"""A later day's number would touch the next month's first."""
 
 
 def chart_of(report: Report, language: str) -> Chart:
@@ -50,7 +52,8 @@ def _labels(report: Report, language: str) -> list[str]:
         return [f"{start:%H}" if start.hour % HOURS_BETWEEN == 0 and not start.fold else "" for start in starts]
     if periods.kind == "week":
         return [format_skeleton("E", start, locale=best(language)) for start in starts]
-    return [str(start.day) if start.day == 1 or start.day % DAYS_BETWEEN == 0 else "" for start in starts]
+    days = {1, *range(DAYS_BETWEEN, LABELLED_MAX + 1, DAYS_BETWEEN)}
+    return [str(start.day) if start.day in days else "" for start in starts]
 
 
 def _limit(report: Report, language: str) -> Limit | None:

@@ -12,8 +12,7 @@ from typing import Any
 from gateway.budget import Amounts, Budget, Unit
 from gateway.reports.periods import Periods
 from gateway.store.budgets import Balance
-from gateway.store.spans import Group, Turned
-from gateway.store.usage import SUMS
+from gateway.store.spans import ADDED, Group, Turned
 
 NAMES = ("provider", "model", "user", "workflow")
 """What a report always groups by."""
@@ -24,7 +23,7 @@ PREVIOUS = (SAME, REST)
 
 @dataclass(frozen=True, slots=True)
 class Sums:
-    """What attempts add up to; the names of `usage.SUMS`."""
+    """What attempts add up to; the names of `spans.ADDED`."""
 
     attempts: int = 0
     requests: int = 0
@@ -39,8 +38,7 @@ class Sums:
     def of(cls, groups: Iterable[Group]) -> Sums:
         """The sum of groups."""
         found = list(groups)
-        names = [name for name in SUMS if name in cls.__dataclass_fields__]
-        return cls(**{name: sum(group.sums[name] for group in found) for name in names})
+        return cls(**{name: sum(group.sums[name] for group in found) for name in ADDED})
 
     def weight(self) -> tuple[int, int]:
         """By what things are ranked: money first."""

@@ -13,8 +13,8 @@ from typing import Any
 
 from gateway.reports.figures import BEFORE, PRESENT, BudgetFigures, Report, Share, Sums
 from gateway.runs import stamp
+from gateway.store.spans import ADDED
 
-COLUMNS = ("attempts", "requests", "tokens", "cost_micro_usd", "estimated", "uncertain", "overrun", "overrun_micro_usd")
 SPANS = {BEFORE: "before", PRESENT: "present"}
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
@@ -23,12 +23,12 @@ def csv_of(report: Report) -> str:
     """One row per period and group, with a header; lines end as RFC 4180 has it."""
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(["period", *report.by, *COLUMNS])
+    writer.writerow(["period", *report.by, *ADDED])
     sums: dict[tuple[str, ...], list[int]] = {}
     for group in report.groups:
         key = (SPANS.get(group.span, "previous"), *(_cell(value) for value in group.values))
-        held = sums.setdefault(key, [0] * len(COLUMNS))
-        for number, name in enumerate(COLUMNS):
+        held = sums.setdefault(key, [0] * len(ADDED))
+        for number, name in enumerate(ADDED):
             held[number] += group.sums[name]
     writer.writerows([*key, *values] for key, values in sums.items())
     return out.getvalue()

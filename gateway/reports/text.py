@@ -59,9 +59,8 @@ def _head(report: Report, language: str) -> Iterator[str]:
     elif previous.attempts:
         yield text(language, "report_first", span=span)
     if periods.until > periods.start:
-        present = with_unit(language, unit, _in(report, report.present))
-        fields = {"time": moment(language, periods, periods.until), "requests": calls(language, report.present.requests)}
-        yield text(language, "report_since", amount=present, **fields)
+        yield text(language, "report_since", time=moment(language, periods, periods.until))
+        yield f"{with_unit(language, unit, _in(report, report.present))} · {calls(language, report.present.requests)}"
         if same := change(language, _in(report, report.present), _in(report, report.same)):
             yield text(language, "report_same", change=same)
 
@@ -97,8 +96,9 @@ def _budget(report: Report, line: BudgetFigures, reader: Reader, now: datetime) 
         standing.append(text(language, "report_fullest", count=line.counters))
     yield " · ".join(standing)
     spent = f"{period_short(language, report.periods)}: {amount(language, unit, line.previous)}"
-    less = change(language, line.previous, line.before)
-    yield " · ".join(part for part in (f"{spent} {less}".rstrip(), _ends(line, reader, now)) if part)
+    yield f"{spent} {change(language, line.previous, line.before)}".rstrip()
+    if ends := _ends(line, reader, now):
+        yield f"⏳ {ends}"
 
 
 def _ends(line: BudgetFigures, reader: Reader, now: datetime) -> str:
@@ -141,7 +141,8 @@ def _turned(report: Report, language: str) -> Iterator[str]:
     if count:
         yield text(language, "report_turned", count=whole(language, count))
         yield text(language, "report_turned_refused", refused=turned.refused, failed=turned.failed)
-        yield text(language, "report_turned_saved", saved=turned.saved, later=turned.later, never=turned.never)
+        yield text(language, "report_turned_saved", saved=turned.saved)
+        yield text(language, "report_turned_rest", later=turned.later, never=turned.never)
 
 
 def _doubts(report: Report, language: str) -> Iterator[str]:

@@ -9,7 +9,23 @@ from xml.etree import ElementTree
 import pytest
 
 from gateway.budget import Unit
-from gateway.reports.chart import BOTTOM, COLOURS, DARK, HEIGHT, LEFT, RIGHT, SERIES_MAX, TOP, WIDTH, Bar, Chart, Limit, png, svg
+from gateway.reports.chart import (
+    BOTTOM,
+    COLOURS,
+    DARK,
+    HEIGHT,
+    LEFT,
+    RIGHT,
+    SERIES_MAX,
+    TOP,
+    WIDTH,
+    ZOOM,
+    Bar,
+    Chart,
+    Limit,
+    png,
+    svg,
+)  # fmt: skip
 from tests.reports.pixels import Pixel, read, share
 
 CHART = Chart(
@@ -33,20 +49,26 @@ def colour(text: str) -> Pixel:
     return int(text[1:3], 16), int(text[3:5], 16), int(text[5:7], 16)
 
 
-def test_the_words_of_the_title_are_dark_pixels_and_not_empty_paper() -> None:
+def drawn() -> list[list[Pixel]]:
+    """The picture's pixels, in the drawing's own size."""
     rows = read(png(CHART))
-    assert (len(rows[0]), len(rows)) == (WIDTH, HEIGHT)
+    assert (len(rows[0]), len(rows)) == (WIDTH * ZOOM, HEIGHT * ZOOM)
+    return [[rows[int(y * ZOOM)][int(x * ZOOM)] for x in range(WIDTH)] for y in range(HEIGHT)]
+
+
+def test_the_words_of_the_title_are_dark_pixels_and_not_empty_paper() -> None:
+    rows = drawn()
     middle = LEFT + (WIDTH - LEFT - RIGHT) // 8
     under = middle - 12, HEIGHT - BOTTOM + 14, middle + 12, HEIGHT - BOTTOM + 28
-    for box in ((30, 24, 260, 60), (30, 70, 250, 96), under):
+    for box in ((24, 22, 250, 54), (24, 62, 240, 90), under):
         assert share(rows, box, INK, 90) > 0.04, box
-    assert share(rows, (300, 4, 600, 20), PAPER, 0) == 1
+    assert share(rows, (300, 4, 600, 16), PAPER, 0) == 1
     # What is written in red says what the red line is.
-    assert share(rows, (600, 70, WIDTH - RIGHT, 96), RED, 90) > 0.04
+    assert share(rows, (60, 102, 280, 122), RED, 90) > 0.04
 
 
 def test_bars_are_stacked_and_as_high_as_what_they_stand_for() -> None:
-    rows = read(png(CHART))
+    rows = drawn()
     slot = (WIDTH - LEFT - RIGHT) // 4
     blue, orange = colour(COLOURS[0]), colour(COLOURS[1])
 
@@ -64,8 +86,7 @@ def test_bars_are_stacked_and_as_high_as_what_they_stand_for() -> None:
 
 
 def test_a_limit_far_above_is_named_and_not_drawn() -> None:
-    drawn = svg(CHART)
-    assert "stroke-dasharray" in drawn
+    assert "stroke-dasharray" in svg(CHART)
     far = svg(replace(CHART, limit=Limit(99_000_000, "limit money-hour: $99.00")))
     assert "stroke-dasharray" not in far
     assert "↑ limit money-hour: $99.00" in far
@@ -76,20 +97,20 @@ def test_names_are_text_whatever_is_in_them_and_the_page_needs_no_style() -> Non
     hostile = '<script>alert("x")</script>\x07'
     chart = replace(CHART, title=hostile, bars=[Bar({hostile: 5, "a" * 300: 7, "&amp;": 9}, hostile)], border=1)
     for theme in (None, DARK):
-        drawn = svg(chart) if theme is None else svg(chart, theme)
-        root = ElementTree.fromstring(drawn)
+        text = svg(chart) if theme is None else svg(chart, theme)
+        root = ElementTree.fromstring(text)
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "title", "rect", "text", "path"}
-        assert not re.search(r"\s(style|class|on\w+|href)=", drawn)
+        assert not re.search(r"\s(style|class|on\w+|href)=", text)
     assert png(chart)
 
 
 def test_many_providers_are_the_greatest_and_the_rest() -> None:
     chart = replace(CHART, bars=[Bar({f"p{number}": number * 100 for number in range(1, 12)})], border=1, rest="others")
-    drawn = svg(chart)
-    assert len({fill for fill in COLOURS if f'fill="{fill}"' in drawn}) == SERIES_MAX - 1
-    assert ">others<" in drawn
-    assert ">p11<" in drawn
-    assert ">p1<" not in drawn
+    text = svg(chart)
+    assert len({fill for fill in COLOURS if f'fill="{fill}"' in text}) == SERIES_MAX - 1
+    assert ">others<" in text
+    assert ">p11<" in text
+    assert ">p1<" not in text
 
 
 @pytest.mark.parametrize("bars", [[], [Bar({})], [Bar({"p": 0})], [Bar({"p": 1})], [Bar({"p": 10**15})]])

@@ -58,11 +58,12 @@ async def test_case_50_a_report_that_is_due_while_two_replicas_run_is_sent_once(
     (notice,) = await first.sent()
     assert (notice.to, notice.state, notice.run) == (CHAT, NoticeState.PENDING, "")
     assert notice.step == "report:daily:2026-11-30T08:00:00Z"
-    assert notice.text.splitlines()[:4] == [
+    assert notice.text.splitlines()[:5] == [
         "📊 Daily report · Sunday, November 29, 2026",
         "💸 $0.96 · 41,520 tokens · 6 calls",
         "▲ 60% against Sat, Nov 28 ($0.60)",
-        "⏱ Since then, until 09:00: $0.00 · 0 calls",
+        "⏱ Since then, until 09:00",
+        "$0.00 · 0 calls",
     ]
     picture, table = await first.office.outbox.attachments(notice.id)
     assert (picture.name, picture.picture, picture.content[:4]) == ("daily-2026-11-29.png", True, b"\x89PNG")
@@ -83,7 +84,7 @@ async def test_case_50_a_report_that_was_due_while_nothing_ran_is_sent_late_and_
     (notice,) = await after.sent()
     assert notice.step == "report:daily:2026-11-30T08:00:00Z"
     assert "Sunday, November 29" in notice.text
-    assert "until 21:00: $0.91 · 2 calls" in notice.text
+    assert "until 21:00\n$0.91 · 2 calls" in notice.text
 
 
 async def test_case_50_one_that_is_seen_first_now_sends_nothing_for_the_past(database: Database, tmp_path: Path) -> None:

@@ -15,13 +15,15 @@ ENGLISH = """\
 📊 Daily report · Sunday, November 29, 2026
 💸 $0.96 · 41,520 tokens · 6 calls
 ▲ 60% against Sat, Nov 28 ($0.60)
-⏱ Since then, until 12:01: $0.91 · 2 calls
+⏱ Since then, until 12:01
+$0.91 · 2 calls
 ▼ 5% against the same point before
 
 🎯 Budgets now
 ▓▓▓▓▓▓▓▓▓░ 90% person-day · ada
 36K of 40K tokens · per day · the fullest of 3
-Sun, Nov 29: 42K ▲ 38% · at this pace gone at 13:22
+Sun, Nov 29: 42K ▲ 38%
+⏳ at this pace gone at 13:22
 ▓▓▓▓▓░░░░░ 46% money-day
 $0.91 of $2.00 · per day
 Sun, Nov 29: $0.96 ▲ 60%
@@ -42,18 +44,22 @@ Sun, Nov 29: 32K ▲ 5%
 2. groq:m-1 · $0.30 · 31%
 3. home:m-1 · $0.00 · 0%
 
-🚧 3 requests found a model closed or failing
-without room or not allowed: 2 · failing: 1
-answered by the next one at once: 1 · later: 1 · never: 1
+🚧 Closed or failing models: 3 requests
+no room or not allowed: 2 · failing: 1
+answered by the next one: 1
+answered later: 1 · never: 1
 
-⚠️ Beyond what was held: 500 tokens, $0.01
-≈ Estimated: 1 of 7 (14%) · uncertain: 1"""
+⚠️ Beyond what was held
+500 tokens, $0.01
+≈ Estimated: 1 of 7 (14%)
+uncertain: 1"""
 
 SPANISH_HEAD = """\
 📊 Informe diario · domingo, 29 de noviembre de 2026
 💸 0,96 US$ · 41.520 tokens · 6 llamadas
 ▲ 60 % respecto a sáb, 28 nov (0,60 US$)
-⏱ Desde entonces, hasta 12:01: 0,91 US$ · 2 llamadas
+⏱ Desde entonces, hasta 12:01
+0,91 US$ · 2 llamadas
 ▼ 5 % respecto al mismo punto anterior
 
 🎯 Presupuestos ahora

@@ -34,7 +34,7 @@ async def test_an_admin_gets_the_report_with_its_picture_in_their_language(tmp_p
         await answered(run)
         await run.api.say("/report", ADMIN)
         bubble = await run.api.answered("📊 Daily report", ADMIN)
-        assert "⏱ Since then, until 12:01: 25K tokens · 1 call" in bubble.text
+        assert "⏱ Since then, until 12:01\n25K tokens · 1 call" in bubble.text
         assert "▓▓▓░░░░░░░ 25% moonshot-hour" in bubble.text
         assert bubble.file is not None
         assert (bubble.file[0], bubble.file[1][:8]) == ("day-report-2026-03-01.png", SIGNATURE)
