@@ -37,7 +37,7 @@ default = ["first"]
 [[budgets]]
 name = "calls"
 requests = 1
-per = "hour"
+per = "{per}"
 """
 
 
@@ -47,10 +47,16 @@ QUESTION = [{"role": "user", "content": "hi"}]
 
 
 def settings(
-    folder: Path, *, api: str = "http://127.0.0.1:9", provider: str = SCRIPTED, upgraded: bool = True, **environ: str
+    folder: Path,
+    *,
+    api: str = "http://127.0.0.1:9",
+    provider: str = SCRIPTED,
+    upgraded: bool = True,
+    per: str = "rolling 1h",
+    **environ: str,
 ) -> Settings:
     file = folder / "sluicegate.toml"
-    file.write_text(CONFIG.format(api=api, provider=provider))
+    file.write_text(CONFIG.format(api=api, provider=provider, per=per))
     found = load(file, environ)
     if upgraded:
         upgrade(found.database_url)
@@ -100,7 +106,7 @@ async def test_it_serves_is_ready_and_stops(tmp_path: Path) -> None:
 async def test_the_clock_that_is_handed_in_moves_the_windows(tmp_path: Path) -> None:
     clock = SettableClock(datetime(2026, 3, 2, 12, 30, tzinfo=UTC))
     request = Request(messages=QUESTION)
-    async with App(settings(tmp_path), clock).running() as app:
+    async with App(settings(tmp_path, per="hour"), clock).running() as app:
         await app.dispatcher.complete(request, "default", Origin("r1", "cli"))
         with pytest.raises(ChainExhausted) as refused:
             await app.dispatcher.complete(request, "default", Origin("r2", "cli"))

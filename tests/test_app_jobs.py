@@ -28,7 +28,7 @@ model = "scripted"
 [[budgets]]
 name = "all"
 tokens = 1000
-per = "day"
+per = "lifetime"
 """
 
 
@@ -93,7 +93,7 @@ async def test_what_the_store_tells_has_fields(tmp_path: Path) -> None:
 
 
 async def test_case_14_a_running_program_tells_a_threshold_once_also_beside_another_and_after_a_restart(tmp_path: Path) -> None:
-    settings = prepared(tmp_path, CONFIG.replace('per = "day"', 'per = "lifetime"\nwarn_at = [0.01]'), {})
+    settings = prepared(tmp_path, f"{CONFIG}warn_at = [0.01]\n", {})
     request = Request(messages=[{"role": "user", "content": "Hello"}], max_output_tokens=100)
     async with App(settings).running() as first, App(settings).running() as second:
         await first.dispatcher.complete(request, "p", Origin("r1", "http"))

@@ -104,6 +104,8 @@ class Walk:
         self._tries = 0
         self._renamed: Slot | None = None
         self._larger_than: int | None = None
+        self._rooms = parts.store.rooms
+        """As Store.rooms, before the first of the slots that are left was asked: what came since may be room for it."""
         started_s = parts.clock.monotonic()
         self._deadline_s = started_s + parts.settings.chain_timeout_s
         self._patient_until_s = min(started_s + origin.patience_s, self._deadline_s)
@@ -220,8 +222,9 @@ class Walk:
         wait_s = self._patient_until_s - self._parts.clock.monotonic()
         if not waiting or wait_s <= 0:
             return False
-        await self._parts.store.wait_for_room(wait_s)
+        await self._parts.store.wait_for_room(wait_s, self._rooms)
         await asyncio.sleep(self._parts.chance.uniform(0.001, WAKE_JITTER_S))
+        self._rooms = self._parts.store.rooms
         self._left.extend(waiting)
         return True
 

@@ -78,6 +78,14 @@ class Store(Protocol):
         """Gives an unanswered request's id back, so that it may be made again; kept and tried again as `close` is."""
         ...
 
-    async def wait_for_room(self, timeout_s: float) -> None:
-        """Returns when any hold was closed or a limit changed, at the latest after `timeout_s`."""
+    @property
+    def rooms(self) -> int:
+        """Grows with every hold that is closed and every limit that changes: which state of things a refusal is about."""
+        ...
+
+    async def wait_for_room(self, timeout_s: float, since: int | None = None) -> None:
+        """Returns when any hold was closed or a limit changed, at the latest after `timeout_s`.
+
+        With `since`, at once if that has happened after `rooms` had this value.
+        """
         ...

@@ -7,6 +7,7 @@ transaction that writes it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -61,7 +62,8 @@ class LedgerStore:
         self._reserves = _Overdue(RESERVE_PATIENCE_S, _give_up)
         self._closes = _Overdue(CLOSE_PATIENCE_S, _go_on)
         self._room = asyncio.Event()
-        self._room_wanted = 0
+        self.rooms = 0
+        """As Store.rooms."""
 
     async def reserve(self, draft: Draft) -> Reservation:
         """As Store.reserve."""
@@ -129,22 +131,19 @@ class LedgerStore:
         self._closes.watch(future)
         await future
 
-    async def wait_for_room(self, timeout_s: float) -> None:
+    async def wait_for_room(self, timeout_s: float, since: int | None = None) -> None:
         """As Store.wait_for_room."""
-        self._room_wanted += 1
-        try:
+        if since is not None and since != self.rooms:
+            return
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._room.wait()
-        except TimeoutError:
-            pass
-        finally:
-            self._room_wanted -= 1
 
     def wake(self) -> None:
         """Lets everybody who waits for room look again."""
-        if self._room_wanted:
-            room, self._room = self._room, asyncio.Event()
-            room.set()
+        self.rooms += 1
+        room, self._room = self._room, asyncio.Event()
+        room.set()
 
     # --- Maintenance and admins ---
 
@@ -296,7 +295,7 @@ class LedgerStore:
         for member, outcome in lost:
             if isinstance(outcome, Reservation):
                 self._release(member)
-        if self._room_wanted and any(isinstance(member, Ending) for member in members):
+        if any(isinstance(member, Ending) for member in members):
             self.wake()
 
     def uncertain(self, members: Sequence[Any]) -> None:

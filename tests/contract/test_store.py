@@ -231,6 +231,19 @@ async def test_case_64_room_taken_by_holds_only_is_said_and_a_close_wakes_who_wa
     await store.reserve(draft(50))
 
 
+async def test_room_that_came_between_a_refusal_and_the_wait_is_not_missed(world: World) -> None:
+    store = await world.process(tokens(100))
+    reservation = await store.reserve(draft(100))
+    seen = store.rooms
+    with pytest.raises(Exhausted):
+        await store.reserve(draft(50))
+    await store.close(reservation, settled(50))
+    await asyncio.wait_for(store.wait_for_room(60, seen), 20)
+    seen = store.rooms
+    await store.raise_limit("tokens", "+", 100, None, "test")
+    await asyncio.wait_for(store.wait_for_room(60, seen), 20)
+
+
 async def test_waiting_for_room_ends_by_itself(world: World) -> None:
     store = await world.process(tokens(100))
     await asyncio.wait_for(store.wait_for_room(0.05), 20)

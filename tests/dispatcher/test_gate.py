@@ -295,6 +295,29 @@ async def test_case_64_only_holds_in_the_way_and_a_patient_request_waits():
     await first
 
 
+class ClosesMeanwhile(MemoryStore):
+    """What holds the room is closed in the transaction after a refusal, before the refused one hears of it."""
+
+    other: asyncio.Future[object] | None = None
+
+    async def reserve(self, draft):
+        try:
+            return await super().reserve(draft)
+        except Exhausted:
+            if self.other is not None:
+                await self.other
+            raise
+
+
+async def test_case_64_room_that_came_before_the_refused_request_began_to_wait_is_seen_at_once():
+    rig = Rig(budgets=(tokens("t", 120),), store=ClosesMeanwhile)
+    rig["a"].plays(Play(delay_s=4))
+    rig.store.other = asyncio.ensure_future(rig.ask())
+    await asyncio.sleep(1)
+    assert (await rig.ask(limit=16, patience_s=30)).completion.text
+    assert 4 < asyncio.get_running_loop().time() < 5
+
+
 async def test_a_patient_request_does_not_wait_for_what_is_spent():
     rig = Rig(budgets=(tokens("t", 110),))
     rig["a"].plays(Play(words=said(100)))

@@ -76,6 +76,7 @@ class MemoryStore:
         self.disk = disk or Disk()
         self._door = door
         self._room = asyncio.Event()
+        self.rooms = 0
         self._ids = count(len(self.disk.raises) + 1)
         self.renew()
         self.sync_budgets()
@@ -145,8 +146,10 @@ class MemoryStore:
         if found is not None and found.reply is None and found.owner == self.owner:
             del self.disk.requests[request_id]
 
-    async def wait_for_room(self, timeout_s: float) -> None:
+    async def wait_for_room(self, timeout_s: float, since: int | None = None) -> None:
         """As Store.wait_for_room."""
+        if since is not None and since != self.rooms:
+            return
         room = self._room
         try:
             async with asyncio.timeout(timeout_s):
@@ -297,6 +300,7 @@ class MemoryStore:
         return self.now_ms - self.disk.owners.get(owner, -LEASE_MS) <= LEASE_MS
 
     def _wake(self) -> None:
+        self.rooms += 1
         room, self._room = self._room, asyncio.Event()
         room.set()
 

@@ -20,7 +20,7 @@ from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.outbox import Outbox
 from gateway.store.runs import Runs
-from gateway.store.tables import tg_updates, usage
+from gateway.store.tables import refusals, tg_updates, usage
 from gateway.store.telegram import State
 from gateway.telegram_bot import TelegramBot
 from gateway.workflow.catalogue import Catalogue
@@ -143,6 +143,11 @@ class Rig:
         async with asyncio.timeout(UNTIL_S):
             while await self.database.read(lambda connection: connection.execute(pending).scalar_one()):  # noqa: ASYNC110
                 await asyncio.sleep(0.02)
+
+    async def refusals(self) -> int:
+        """How often the gate has passed a provider over."""
+        refused = select(func.count()).select_from(refusals)
+        return int(await self.database.read(lambda connection: connection.execute(refused).scalar_one()))
 
     async def spend(self, run_id: str, tokens: int, micro_usd: int) -> None:
         """Books a call of a run, as the gate would."""

@@ -197,13 +197,15 @@ async def test_case_67_parked_people_come_oldest_first_and_nothing_passes_the_li
 
 
 async def test_case_64_holds_only_make_a_message_wait_and_no_notice(tmp_path: Path, sqlite_url: str) -> None:
-    budgets = '[[budgets]]\nname = "team-hour"\ntokens = 1400\nper = "hour"\n'
+    # Beside the first question's hold there is no room for the least useful reply.
+    budgets = '[[budgets]]\nname = "team-hour"\ntokens = 1100\nper = "hour"\n'
     async with rig(tmp_path, sqlite_url, budgets=budgets) as run:
         run.first.queue.append(Script(text="Slow one.", gate=True))
         await run.api.say("first", OTHER)
         await run.first.until(lambda: run.first.meter.requests == 1)
         await run.api.say("second", PERSON)
-        await run.api.until(lambda: run.bot.queue_depth == 2)
+        await run.eventually(run.refusals, lambda found: found)
+        assert (run.bot.queue_depth, run.api.bubbles(PERSON)) == (2, [])
         run.first.release()
         await run.api.answered("Answer from the first.", PERSON)
         assert len(run.api.bubbles(PERSON)) == 1
