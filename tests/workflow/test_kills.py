@@ -32,15 +32,14 @@ async def _one_of_two(tmp_path: Path, upstream: Upstream, url: str) -> None:
             while len(await beside.runs.owners()) < 2:
                 ids.append((await beside.desk.start("journey", {}, OPERATOR)).id)
                 await asyncio.sleep(0.4)
-        owners = {run: (await beside.runs.get(run)).owner for run in ids}
         await first.end(signal.SIGKILL)
+        left = {run.id for run in await beside.runs.unfinished()}
         done = {run: await beside.finished(run) for run in ids}
         for run in ids:
             ended = await beside.ends(run)
             assert (ended.state, ended.error) == (RunState.SUCCEEDED, "")
             assert done[run].items() <= (await beside.finished(run)).items()
-        left = {(await beside.runs.get(run)).owner for run in ids}
-        assert left < set(owners.values()), "every run ended with the worker that lives"
-        assert len(left) == 1
+        # Whoever was killed may have ended some before.
+        assert len({(await beside.runs.get(run)).owner for run in left}) == 1, "the others ended with the worker that lives"
     assert await beside.books.check() == []
     await beside.database.close()

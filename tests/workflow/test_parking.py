@@ -5,9 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from sqlalchemy import func, select
+
 from gateway.app import App
 from gateway.clock import to_ms
 from gateway.runs import Caps, RunState, StepState
+from gateway.store import tables
+from gateway.workflow.asking import HELD_S
 from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import budget, prepared, provider
@@ -18,6 +22,12 @@ NOON = datetime(2026, 3, 2, 12, 0, tzinfo=UTC)
 
 def hour(**limit: Any) -> str:
     return budget("main-hour", provider="main", per="hour", **limit)
+
+
+async def refusals(here: House) -> int:
+    """How often the gate has passed a provider over."""
+    counted = select(func.count()).select_from(tables.refusals)
+    return int(await here.app.database.read(lambda connection: connection.execute(counted).scalar_one()))
 
 
 async def spend(here: House, requests: int) -> None:
@@ -194,13 +204,20 @@ async def test_a_step_that_calls_under_way_keep_out_is_shown_once_without_a_time
     await here.start()
     try:
         await spend(here, 1)
-        up.queue.append(Script(pieces=5, delay_s=4))
+        up.queue.append(Script(pieces=5, gate=True))
         calls = up.meter.requests
         slow = await here.begin("every", kind="ask")
         await here.until(lambda: up.meter.requests > calls)
         kept_out = await here.begin("every", kind="ask")
         waiting = await here.reaches(kept_out, RunState.WAITING_BUDGET)
         assert waiting.waiting_until is None
+        for _ in range(3):
+            before = await refusals(here)
+            here.clock.advance(HELD_S)
+            async with asyncio.timeout(30):
+                while await refusals(here) == before:  # noqa: ASYNC110 - the worker's own pace
+                    await asyncio.sleep(0.02)
+        up.release()
         await here.succeeds(slow)
         async with asyncio.timeout(30):
             while (shown := await here.runs.get(kept_out)).waiting_until is None:  # noqa: ASYNC110 - a row, read again
