@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict
@@ -30,7 +31,7 @@ from gateway.workflow.engine import Branch, Checkpoints, End
 from gateway.workflow.failures import StepFailed
 from gateway.workflow.outcomes import Outcome, outcomes_of, summary
 from gateway.workflow.parts import Parts
-from gateway.workflow.rules import operator
+from gateway.workflow.rules import ASKED, operator
 from gateway.workflow.schemas import Schema, Unfit
 from gateway.workflow.stepping import Stepper, Told
 from gateway.workflow.values import as_json
@@ -41,6 +42,8 @@ Item = TypeVar("Item")
 
 READ_MAX = 1_000_000
 """The most bytes of a file that a step reads as text."""
+PLACE = re.compile(r"telegram:-?[0-9]+(/[0-9]+)?|file:.+")
+"""Where people can be told something."""
 AT_ONCE = 4
 """How many items of a map are worked on at the same time, unless it says otherwise."""
 
@@ -245,6 +248,8 @@ class Context:
         if otherwise not in ("reject", "fail"):
             raise ValueError('otherwise must be "reject" or "fail"')
         people = tuple(str(one) for one in who)
+        if wrong := [one for one in people if one not in ASKED and not re.fullmatch("[0-9]+", one)]:
+            raise ValueError(f"who may have {', '.join(ASKED)} and numeric ids, not {wrong[0]!r}")
 
         async def work(step: str) -> Told:
             board, runs = self._board, self._parts.runs
@@ -273,8 +278,10 @@ class Context:
             if place is None:
                 await self._board.log(text, step)
                 return Told(None, "nobody to tell: kept in the log")
-            if not place.startswith(("telegram:", "file:")):
+            if not PLACE.fullmatch(place):
                 raise StepFailed(step, f'to must be "telegram:CHAT", "telegram:CHAT/TOPIC" or "file:FOLDER", not {place!r}')
+            if file is not None:
+                effects.Folder(self.folder).inside(file)
             attached = None if file is None else str(file)
             await insist(lambda: self._parts.runs.notify(self.run, step, place, text, attached))
             return Told(None, place)
@@ -286,7 +293,7 @@ class Context:
         said = name or getattr(function, "__name__", "step").strip("<>")
 
         async def work(step: str) -> Told:
-            made = function(*args) if inspect.iscoroutinefunction(function) else asyncio.to_thread(function, *args)
+            made = function(*args) if inspect.iscoroutinefunction(function) else asyncio.to_thread(_called, function, args)
             return Told(as_json(await made, f"the step {step}"))
 
         return await self._stepper.step("step", said, work)
@@ -348,6 +355,14 @@ class Context:
         if standing is not None and standing.waiting_until is not None:
             return standing.waiting_until
         return None if span is None else self._parts.clock.now() + span
+
+
+def _called(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    try:
+        return function(*args)
+    except StopIteration as error:
+        # No future can hold it: whoever waits for the thread would wait for ever.
+        raise RuntimeError(f"{type(error).__name__}: an iterator had nothing more to give") from error
 
 
 def _seconds(span: timedelta | float) -> float:

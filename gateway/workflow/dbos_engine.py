@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -288,7 +289,11 @@ class _Json(Serializer):
     """Everything that is kept is JSON: nothing that is read back can run code."""
 
     def serialize(self, data: Any) -> str:
-        return orjson.dumps(data, default=repr).decode()
+        try:
+            return orjson.dumps(data, default=repr).decode()
+        except TypeError:
+            # Half a letter in an error's text has no place in any encoding: it becomes a question mark.
+            return json.dumps(data, ensure_ascii=False, default=repr).encode("utf-8", "replace").decode()
 
     def deserialize(self, serialized_data: str) -> Any:
         return orjson.loads(serialized_data)

@@ -10,6 +10,8 @@ from gateway.runs import Starter
 from gateway.settings import WorkflowRules
 from gateway.workflow.addresses import Trust
 
+ASKED = ("starter", "admins", "users")
+"""The words, beside numeric ids, for those who may answer a question."""
 OPERATORS = ("cli", "schedule")
 """Surfaces behind which only somebody can be who may also change the configuration."""
 

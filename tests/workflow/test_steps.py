@@ -34,14 +34,32 @@ async def test_a_failed_step_can_be_caught_and_its_row_says_why(tmp_path: Path, 
         ("leaves", "SystemExit: I leave"),
         ("cancels itself in a step", "leave: CancelledError"),
         ("cancels itself", "CancelledError"),
+        ("ends an iterator in a step", "leave: RuntimeError: StopIteration: an iterator had nothing more to give"),
+        ("speaks in half letters in a step", "leave: ValueError: caf?"),
+        ("speaks in half letters", "ValueError: caf?"),
     ],
 )
-async def test_code_that_would_end_the_program_ends_its_own_run_only(tmp_path: Path, up: Upstream, kind: str, why: str) -> None:
+async def test_whatever_a_workflows_code_does_ends_its_own_run_only(tmp_path: Path, up: Upstream, kind: str, why: str) -> None:
     async with house(tmp_path, up) as here:
         run = await here.begin("every", kind=kind)
         ended = await here.ends(run)
         assert (ended.state, ended.error) == (RunState.FAILED, why)
         await here.succeeds(await here.begin("every", kind="files"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("asks nobody", "who may have starter, admins, users and numeric ids, not 'admin'"),
+        ("tells nobody", 'to must be "telegram:CHAT", "telegram:CHAT/TOPIC" or "file:FOLDER"'),
+        ("tells with a file from outside", "leads out of the run's folder"),
+    ],
+)
+async def test_what_nobody_could_answer_or_be_told_fails_at_once(tmp_path: Path, up: Upstream, kind: str, why: str) -> None:
+    async with house(tmp_path, up) as here:
+        ended = await here.ends(await here.begin("every", kind=kind))
+        assert ended.state is RunState.FAILED
+        assert why in ended.error
 
 
 async def test_two_steps_at_once_are_refused_with_what_to_do_instead(tmp_path: Path, up: Upstream) -> None:

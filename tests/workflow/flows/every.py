@@ -4,6 +4,11 @@ import sys
 from gateway.workflow import Context, StepFailed, workflow
 
 
+async def speaks() -> None:
+    """Fails with a text that no encoding has, as the name of a strange file may be."""
+    raise ValueError("caf\ud83d")
+
+
 async def gives_up() -> None:
     """Waits for something that was cancelled, as a library may that was closed."""
     gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -42,6 +47,18 @@ async def every(ctx: Context, kind: str = "shell") -> str:
         await ctx.step(sys.exit, "I leave", name="leave")
     elif kind == "leaves":
         sys.exit("I leave")
+    elif kind == "ends an iterator in a step":
+        await ctx.step(next, iter(()), name="leave")
+    elif kind == "speaks in half letters in a step":
+        await ctx.step(speaks, name="leave")
+    elif kind == "speaks in half letters":
+        await speaks()
+    elif kind == "asks nobody":
+        await ctx.approve("May I?", who=("starter", "admin"))
+    elif kind == "tells nobody":
+        await ctx.notify("done", to="telegram:somebody")
+    elif kind == "tells with a file from outside":
+        await ctx.notify("done", to="file:told", file="../../sluicegate.toml")
     elif kind == "cancels itself in a step":
         await ctx.step(gives_up, name="leave")
     elif kind == "cancels itself":
