@@ -17,7 +17,7 @@ import structlog
 
 from gateway.clock import Clock
 from gateway.effects import EffectError, Folder
-from gateway.reports.chart import png, svg
+from gateway.reports.chart import DARK, LIGHT, png, svg
 from gateway.reports.drawing import chart_of
 from gateway.reports.figures import Report, figures, kinds, told
 from gateway.reports.periods import Periods
@@ -47,9 +47,9 @@ class Made:
         """The chart, as a picture."""
         return png(chart_of(self.report, self.language))
 
-    def svg(self) -> str:
+    def svg(self, *, dark: bool = False) -> str:
         """The chart, for a page."""
-        return svg(chart_of(self.report, self.language))
+        return svg(chart_of(self.report, self.language), DARK if dark else LIGHT)
 
     def csv(self) -> str:
         """The figures as a table."""
@@ -71,11 +71,8 @@ class Reports:
         now, zone = self._clock.now(), self._settings.zone
         periods = Periods.at(period, zone, at or now, now)
         budgets = told(self._settings.budgets.all)
-        unit = "hour" if periods.hourly else "day"
-        drawn = await self._books.usage([unit, "provider"], periods.previous, max(periods.until, periods.start), zone)
-        groups, turned = await self._books.spans(periods.edges, kinds(budgets))
-        balances = await self._books.balances()
-        report = await asyncio.to_thread(figures, periods, budgets, balances, groups, turned, drawn)
+        said = await self._books.statement(periods.edges, kinds(budgets), periods.bar, zone)
+        report = await asyncio.to_thread(figures, periods, budgets, said)
         return Made(report, language, now)
 
     async def ring(self, report: ReportSettings, fire: datetime) -> None:

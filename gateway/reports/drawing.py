@@ -27,9 +27,8 @@ def chart_of(report: Report, language: str) -> Chart:
         Bar({name: amounts.of(unit) for name, amounts in taken.items()}, label)
         for taken, label in zip(report.bars, _labels(report, language), strict=True)
     ]
-    by = "hour" if periods.hourly else "day"
     return Chart(
-        title=text(language, f"report_chart_{by}_{'money' if report.money else 'tokens'}"),
+        title=text(language, f"report_chart_{periods.bar}_{'money' if report.money else 'tokens'}"),
         subtitle=f"{period_short(language, periods)}: {with_unit(language, unit, _sum(report))}",
         unit=unit,
         bars=bars,

@@ -11,6 +11,7 @@ from typing import Any
 
 from gateway.budget import Amounts, Budget, Unit
 from gateway.reports.periods import Periods
+from gateway.store.books import Statement
 from gateway.store.budgets import Balance
 from gateway.store.spans import ADDED, Group, Turned
 
@@ -111,18 +112,9 @@ def told(budgets: Iterable[Budget]) -> list[Budget]:
     return [budget for budget in budgets if "run" not in budget.scope]
 
 
-def figures(
-    periods: Periods,
-    budgets: Sequence[Budget],
-    balances: Sequence[Balance],
-    groups: Sequence[Group],
-    turned: Sequence[Turned],
-    drawn: Sequence[Mapping[str, Any]],
-) -> Report:
-    """Puts a report together.
-
-    `groups` are by `kinds(budgets)`, `turned` per span, `drawn` the usage by provider and hour or day.
-    """
+def figures(periods: Periods, budgets: Sequence[Budget], said: Statement) -> Report:
+    """Puts a report together from what the books say, whose groups are by `kinds(budgets)`."""
+    groups, turned = said.groups, said.turned
     by = kinds(budgets)
     previous = [group for group in groups if group.span in PREVIOUS]
     before, whole, same, present = (
@@ -139,7 +131,7 @@ def figures(
         previous=whole,
         same=same,
         present=present,
-        budgets=tuple(found for budget in budgets if (found := _budget(budget, balances, groups, by)) is not None),
+        budgets=tuple(found for budget in budgets if (found := _budget(budget, said.balances, groups, by)) is not None),
         users=rank(lambda of: of["user"]),
         workflows=rank(lambda of: of["workflow"]),
         models=rank(lambda of: f"{of['provider']}:{of['model']}"),
@@ -147,7 +139,7 @@ def figures(
         turned_present=turned[PRESENT],
         groups=tuple(groups),
         by=by,
-        bars=_bars(periods, drawn),
+        bars=_bars(periods, said.bars),
     )
 
 
@@ -196,9 +188,8 @@ def _both(first: Turned, second: Turned) -> Turned:
 
 
 def _bars(periods: Periods, drawn: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Amounts], ...]:
-    unit = "hour" if periods.hourly else "day"
     found: dict[object, dict[str, Amounts]] = {}
     for row in drawn:
         amounts = Amounts(row["requests"], row["tokens"], row["cost_micro_usd"])
-        found.setdefault(periods.bar_of(row[unit]), {})[row["provider"]] = amounts
+        found.setdefault(periods.bar_of(row[periods.bar]), {})[row["provider"]] = amounts
     return tuple(found.get(periods.bar_of(local), {}) for local in periods.bars())

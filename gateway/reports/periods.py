@@ -53,6 +53,11 @@ class Periods:
         """True where it is drawn by the hour; else by the day."""
         return self.kind == "day"
 
+    @property
+    def bar(self) -> str:
+        """What it is drawn by, as usage is grouped by it."""
+        return "hour" if self.hourly else "day"
+
     def bars(self) -> list[datetime]:
         """Where each hour or day begins, from the previous period's first to the present one's latest, in the zone."""
         return [instant.astimezone(self.zone) for instant in self._bars()]

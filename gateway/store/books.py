@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
+
+from sqlalchemy import Connection
 
 from gateway.budget import Budget, Budgets, Raise
 from gateway.clock import Clock, to_ms
@@ -17,6 +20,17 @@ from gateway.store.budgets import Balance, Difference
 from gateway.store.database import Database
 from gateway.store.spans import Group, Turned
 from gateway.store.usage import Story
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """What the rows say of several spans of time, and where budgets stand."""
+
+    groups: Sequence[Group]
+    turned: Sequence[Turned]
+    """Per span."""
+    bars: Sequence[dict[str, Any]]
+    balances: Sequence[Balance]
 
 
 class Books:
@@ -47,13 +61,23 @@ class Books:
             raise InvalidRequest(f"usage cannot be grouped by {', '.join(unknown)}: it can by {', '.join(usage.GROUPS)}", "by")
         return await self._database.read(partial(usage.sums, by=by, from_ms=to_ms(since), to_ms=to_ms(until), zone=zone))
 
-    async def spans(self, edges: Sequence[datetime], by: Sequence[str]) -> tuple[list[Group], list[Turned]]:
-        """Usage per span between neighbouring instants, grouped by attributes of a scope; and what became of refused requests.
+    async def statement(self, edges: Sequence[datetime], by: Sequence[str], bar: str, zone: ZoneInfo) -> Statement:
+        """Everything that a report is made of, in one snapshot.
 
-        Both in one snapshot.
+        Usage per span between neighbouring instants, grouped by attributes of a scope; what became of refused requests;
+        usage by provider and `bar` ("hour" or "day" of the zone) from the second edge on; and where every budget stands now.
         """
-        cut = [to_ms(edge) for edge in edges]
-        return await self._database.read(lambda connection: (spans.spans(connection, cut, by), spans.turned(connection, cut)))
+        cut, now = [to_ms(edge) for edge in edges], self._now()
+
+        def work(connection: Connection) -> Statement:
+            return Statement(
+                spans.spans(connection, cut, by),
+                spans.turned(connection, cut),
+                usage.sums(connection, [bar, "provider"], cut[1], cut[-1], zone),
+                budgets.balances(connection, self._budgets, raises.current(connection, now), now),
+            )
+
+        return await self._database.read(work)
 
     async def attempts(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
         """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""
