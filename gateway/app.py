@@ -309,6 +309,8 @@ class App:
             sessions=self.sessions,
             people=self._people(),
             parts=self.parts,
+            alerts=self.alerts,
+            reload=self.reload,
             ready=checks(self.store, self.worker, self.bot),
             receiver=self.bot,
             depths=partial(depths, self.bot),
@@ -319,12 +321,10 @@ class App:
         self.address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def _people(self) -> People | None:
-        token = self.settings.telegram.token
-        if not token:
-            return None
         from gateway.store.telegram_talk import People
 
-        return People(self.database, int(token.partition(":")[0]))
+        bot_id = self.settings.telegram.token.partition(":")[0]
+        return People(self.database, int(bot_id)) if bot_id else None
 
     def signals(self) -> contextlib.AbstractContextManager[None]:
         """While it lasts, SIGTERM or SIGINT ends `until_stopped`, and SIGHUP reloads the configuration."""

@@ -8,7 +8,7 @@ secret, and the console its sessions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,6 +40,8 @@ from gateway.web.workflow_api import WorkflowApi
 from gateway.workflow.desk import Desk
 
 if TYPE_CHECKING:
+    from gateway.settings.difference import Change
+    from gateway.store.alerts import Alerts
     from gateway.store.telegram_talk import People
     from gateway.workflow.parts import Parts
 
@@ -82,6 +84,10 @@ class Services:
     """Whom admins of the bot let in; None without a bot's token."""
     parts: Callable[[], Parts] | None = None
     """What a run would use: for dry runs."""
+    alerts: Alerts | None = None
+    """What admins are told of."""
+    reload: Callable[[str], Awaitable[Sequence[Change]]] | None = None
+    """Reads the configuration again, for an actor. Raises ConfigError."""
     ready: Mapping[str, Check] = field(default_factory=dict)
     receiver: Receiver | None = None
     depths: Callable[[], Mapping[str, int]] = dict

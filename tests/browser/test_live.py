@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from gateway.store.alerts import Sign
 from tests.browser.rig import console
 from tests.doubles.upstream import Upstream
 from tests.e2e.rig import Gateway, budget, config, provider
@@ -39,4 +40,28 @@ async def test_the_overview_follows_spending_and_keeps_what_the_reader_does(brow
         await window.page.get_by_label("Reason").fill(HOSTILE)
         await window.page.get_by_role("button", name="Correct").click()
         await window.sees(HOSTILE, "#history")
+        assert await window.page.evaluate("window.hacked") is None
+
+
+async def test_the_file_is_read_again_by_a_button_and_alerts_are_noted(browser: Any, up: Upstream, folder: Path) -> None:
+    text = config(provider("main", up), budget("hour", tokens=5000), chain=["main"])
+    file = folder / "sluicegate.toml"
+    facts = {"provider": "main", "status": 401, "code": "none", "message": HOSTILE}
+    async with Gateway(folder, text) as gateway, console(gateway, browser) as window:
+        await gateway.app.alerts.note([Sign("key:main", "provider_key_refused", facts)])
+        await window.log_in()
+        await window.page.get_by_role("button", name="Noted").click()
+        await window.sees("Noted.")
+        assert await window.page.get_by_role("button", name="Noted").count() == 0
+        told = (
+            ("9000", "from the next call on"),
+            ("9000", "It says what it said before"),
+            ("-1", "Nothing was changed"),
+        )
+        for limit, said in told:
+            file.write_text(text.replace("5000", limit))
+            await window.open("/budgets")
+            await window.page.get_by_role("button", name="Read the file again").click()
+            await window.sees(said)
+        assert (await gateway.budget("hour"))["limit"] == 9000
         assert await window.page.evaluate("window.hacked") is None

@@ -30,6 +30,8 @@ ROUTES = (
     ("POST", "/budgets/{name}/raise", "budgets:raise_limit"),
     ("POST", "/budgets/{name}/end", "budgets:end_raises"),
     ("POST", "/budgets/{name}/adjust", "budgets:adjust"),
+    ("POST", "/alerts", "overview:acknowledge"),
+    ("POST", "/reload", "budgets:reload"),
     ("POST", "/pause", "budgets:pause"),
     ("POST", "/resume", "budgets:resume"),
     ("GET", "/why/{request_id:.+}", "why:why"),

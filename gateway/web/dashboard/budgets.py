@@ -9,7 +9,7 @@ from urllib.parse import quote
 from gateway.amounts import amount, parse_change, parse_signed, parse_span
 from gateway.budget import Budget, Calendar, Raise
 from gateway.clock import from_ms, to_ms
-from gateway.errors import InvalidRequest
+from gateway.errors import ConfigError, InvalidRequest
 from gateway.store.audit import Entry
 from gateway.web.dashboard.facts import paused, raises_of, standings
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
@@ -80,6 +80,16 @@ async def resume(visit: Visit) -> Answer:
     """Ends the pause."""
     ended = await visit.services.store.resume(visit.actor)
     return Onward("/budgets", "Calls go through again." if ended else "Nothing was paused.")
+
+
+async def reload(visit: Visit) -> Answer:
+    """Reads the configuration again: all of it or nothing, with what differs."""
+    assert visit.services.reload is not None, "the program has handed it in"
+    try:
+        changes = await visit.services.reload(visit.actor)
+    except ConfigError as error:
+        return View("reloaded.html", "The configuration is wrong", {"changes": (), "problems": error.problems}, status=422)
+    return View("reloaded.html", "The configuration was read again", {"changes": changes, "problems": ()})
 
 
 def definition(budget: Budget) -> list[tuple[str, str]]:

@@ -55,7 +55,7 @@ class Door:
 
     def __init__(self, services: Services, export: Export, stopping: asyncio.Event) -> None:
         self._services, self._export, self._stopping = services, export, stopping
-        self._shelf = Shelf(services.settings.zone)
+        self._shelf = Shelf(services.settings)
 
     def static(self, request: web.Request) -> web.StreamResponse:
         """A style sheet, a script, an icon."""
@@ -87,7 +87,10 @@ class Door:
                 return await live(visit, page, self._shelf, self._stopping, FRESH | {REQUEST_ID: request_id(request)})
         except Missing:
             return self._problem(visit, 404, "There is nothing here", "What this address showed is gone, or never was.")
-        except GatewayError as error:
+        except (web.HTTPException, ConnectionError):
+            raise
+        except Exception as error:
+            # Also a fault of our own: a person gets a page, and the log where it happened.
             return self._failed(request, visit, error)
         return self._answered(visit, answer)
 
@@ -126,7 +129,7 @@ class Door:
         after = "" if request.path == "/" else f"?next={quote(request.path_qs, safe='')}"
         return web.Response(status=303, headers=FRESH | {"Location": f"/login{after}"})
 
-    def _failed(self, request: web.Request, visit: Visit | None, error: GatewayError) -> web.StreamResponse:
+    def _failed(self, request: web.Request, visit: Visit | None, error: Exception) -> web.StreamResponse:
         """What a page could not do. After a form it is said on the page that has the form."""
         found = failure(error, request_id(request), self._services.clock.now(), admin=True)
         back = _back(request)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from gateway.errors import InvalidRequest
+from gateway.notice import Reader, alert_text
 from gateway.web.dashboard.facts import paused, served, standings
-from gateway.web.dashboard.visit import Answer, View, Visit
+from gateway.web.dashboard.visit import Answer, Onward, View, Visit
 
 JUDGED = 300
 """The newest attempts by which providers are judged."""
 SHOWN = 12
+ALERTS_MAX = 30
 
 
 async def overview(visit: Visit) -> Answer:
@@ -19,6 +24,7 @@ async def overview(visit: Visit) -> Answer:
         "served": served(visit, attempts),
         "attempts": attempts[:SHOWN],
         "asked": await visit.services.desk.waiting(visit.starter),
+        "alerts": await _alerts(visit),
         "ended": ENDED_SHORT,
     }
     live = {
@@ -28,6 +34,23 @@ async def overview(visit: Visit) -> Answer:
         "attempts": "_attempts.html",
     }
     return View("overview.html", "Overview", fields, live)
+
+
+async def acknowledge(visit: Visit) -> Answer:
+    """Takes note of an alert."""
+    alerts, given = visit.services.alerts, visit.form.get("alert", "")
+    if alerts is None or not given.isdecimal() or await alerts.acknowledge(int(given[:15]), visit.actor) is None:
+        raise InvalidRequest("there is no such alert", "alert")
+    return Onward("/", "Noted.")
+
+
+async def _alerts(visit: Visit) -> list[dict[str, Any]]:
+    """What lasts and nobody has taken note of yet, in words."""
+    if visit.services.alerts is None:
+        return []
+    reader = Reader("en", visit.zone, admin=True)
+    found = [one for one in await visit.services.alerts.newest(ALERTS_MAX) if one.ended_at is None and not one.by]
+    return [{"id": one.id, "at": one.opened_at, "text": alert_text(one.kind, one.facts, reader, visit.now)} for one in found]
 
 
 ENDED_SHORT = {

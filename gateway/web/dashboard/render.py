@@ -15,6 +15,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from gateway.amounts import amount, span, unit_name
 from gateway.runs import stamp
+from gateway.settings import Settings
 from gateway.store.budgets import Balance
 from gateway.web.dashboard.visit import View, Visit
 
@@ -45,8 +46,8 @@ class File:
 class Shelf:
     """The templates and files of the console, read once."""
 
-    def __init__(self, zone: ZoneInfo) -> None:
-        self._zone = zone
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         folder = resources.files("gateway.web.dashboard") / "static"
         self.files = {
             each.name: File(KINDS[each.name.rpartition(".")[2]], each.read_bytes()) for each in folder.iterdir() if each.is_file()
@@ -89,6 +90,11 @@ class Shelf:
         """Its live parts, by the id of their element."""
         fields = self._fields(visit, view)
         return {name: self._templates.get_template(template).render(fields) for name, template in view.live.items()}
+
+    @property
+    def _zone(self) -> ZoneInfo:
+        # Looked up each time: a reload may change it.
+        return self._settings.zone
 
     def _fields(self, visit: Visit, view: View) -> dict[str, Any]:
         return {"csrf": visit.csrf, "session": visit.session, "zone": self._zone.key, "today": self._today(visit)} | dict(
