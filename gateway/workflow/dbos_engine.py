@@ -40,6 +40,8 @@ THREADS = 8
 CONNECTIONS = 4
 RESULT_EVERY_S = 0.5
 CHUNK = 500
+STOP_S = 10.0
+"""How long work that was cancelled may take to end: code that catches everything may never do."""
 
 log = structlog.get_logger(__name__)
 
@@ -244,10 +246,13 @@ class DbosEngine:
         return self._handed.setdefault(branch, asyncio.get_running_loop().create_future())
 
     async def _stop(self, names: Sequence[str]) -> None:
-        tasks = [self._tasks[name] for name in names if name in self._tasks]
+        tasks = {self._tasks[name]: name for name in names if name in self._tasks}
         for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            _, deaf = await asyncio.wait(tasks, timeout=STOP_S)
+            for task in deaf:
+                log.error("run_will_not_hear_of_its_end", run=tasks[task])
 
 
 class _Steps:

@@ -16,6 +16,8 @@ from gateway.workflow.parts import Parts
 from gateway.workflow.values import as_json
 
 NAME_MAX = 80
+CAUGHT_S, CAUGHT_MAX_S = 0.05, 5.0
+"""How long a workflow that catches its cancellation waits for the next one: twice as long each time, beginning with nothing."""
 WAITING = ("ask", "sleep", "wait_for", "approve")
 """The kinds of steps that show by themselves how they begin: one that waited before a restart is not shown as running."""
 BREAKS = (Exception, SystemExit, asyncio.CancelledError)
@@ -40,6 +42,7 @@ class Stepper:
         self._parts, self._board, self._branch = parts, board, branch
         self._names: Counter[str] = Counter()
         self._running = ""
+        self._caught = 0
         self._task: asyncio.Task[Any] | None = None
 
     def begin(self, kind: str, name: str | None) -> str:
@@ -88,6 +91,11 @@ class Stepper:
         if self._parts.closing.is_set():
             # The process stops: what is not begun yet is for the next one.
             await asyncio.Event().wait()
+        if _is_cancelled():
+            # The workflow has caught its cancellation. It gets it again, slower and slower where it goes on like that.
+            self._caught += 1
+            await asyncio.sleep(min(CAUGHT_MAX_S, CAUGHT_S * 2.0**self._caught - 2 * CAUGHT_S))
+            raise asyncio.CancelledError
         return await self.checkpoints.step(path, work)
 
     async def conclude(self, work: Callable[[], Awaitable[Any]]) -> End:
@@ -115,8 +123,12 @@ class Stepper:
 
 def _is_stopped(error: BaseException) -> bool:
     """True where the step is cancelled from outside; what a workflow waits for may have been cancelled by itself."""
+    return isinstance(error, asyncio.CancelledError) and _is_cancelled()
+
+
+def _is_cancelled() -> bool:
     task = asyncio.current_task()
-    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+    return task is not None and task.cancelling() > 0
 
 
 async def _kept(work: Awaitable[Told]) -> JSON:

@@ -7,6 +7,7 @@ import pytest
 
 from gateway.errors import WrongState
 from gateway.runs import RunState, StepState
+from gateway.workflow import dbos_engine
 from tests.doubles.upstream import Script, Upstream
 from tests.workflow.house import OPERATOR, House, alive, house
 
@@ -40,6 +41,22 @@ async def test_cancelling_in_a_step(kind: str, tmp_path: Path, up: Upstream) -> 
             await here.desk.retry(run, OPERATOR)
         await here.restart()
         await asyncio.sleep(1)
+        assert (await here.runs.get(run)).state is RunState.CANCELLED
+
+
+async def test_code_that_will_not_hear_of_its_end_is_not_waited_for_and_makes_no_further_step(
+    tmp_path: Path, up: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dbos_engine, "STOP_S", 0.5)
+    async with house(tmp_path, up) as here:
+        run = await here.begin("every", kind="will not hear of its end")
+        await here.reaches(run, RunState.SLEEPING)
+        await here.desk.cancel(run, OPERATOR)
+        await here.reaches(run, RunState.CANCELLED)
+        assert here.app.worker is not None
+        assert here.app.worker.running == 1, "it still tries"
+        assert await here.steps(run) == {"sleep": (StepState.CANCELLED, 1)}
+        await here.until(lambda: here.app.worker is not None and here.app.worker.running == 0)
         assert (await here.runs.get(run)).state is RunState.CANCELLED
 
 

@@ -1,4 +1,5 @@
 import asyncio
+import contextlib
 import sys
 
 from gateway.workflow import Context, StepFailed, workflow
@@ -47,6 +48,10 @@ async def every(ctx: Context, kind: str = "shell") -> str:
         await ctx.step(sys.exit, "I leave", name="leave")
     elif kind == "leaves":
         sys.exit("I leave")
+    elif kind == "will not hear of its end":
+        for _ in range(6):
+            with contextlib.suppress(BaseException):
+                await ctx.sleep(3600)
     elif kind == "ends an iterator in a step":
         await ctx.step(next, iter(()), name="leave")
     elif kind == "speaks in half letters in a step":
