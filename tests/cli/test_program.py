@@ -1,4 +1,7 @@
-"""The commands, through the real program on a real database: output, JSON, exit codes."""
+"""The commands, through the real program on a real database: output, JSON, exit codes.
+
+Those that ask a model are processes of their own; those that only look or note run in the test's.
+"""
 
 import csv
 import io
@@ -13,7 +16,7 @@ import typer
 
 from gateway.cli import outcome
 from tests.cli.conftest import CONFIG
-from tests.cli.program import Ran, run
+from tests.cli.program import Inside, Ran, run
 
 BUDGET_FIELDS = ["name", "scope", "unit", "limit", "spent", "held", "left", "resets_at"]
 
@@ -23,12 +26,18 @@ def good(ran: Ran) -> Ran:
     return ran
 
 
-def budget(folder: Path, name: str) -> Any:
-    (found,) = [one for one in good(run(folder, "budgets", "--json")).document["budgets"] if one["name"] == name]
+@pytest.fixture
+def inside(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    """The program in this process, in that folder."""
+    return Inside(folder, monkeypatch, capsys)
+
+
+def budget(inside: Inside, name: str) -> Any:
+    (found,) = [one for one in good(inside("budgets", "--json")).document["budgets"] if one["name"] == name]
     return found
 
 
-def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path) -> None:
+def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path, inside: Inside) -> None:
     first = run(folder, "chat", "--json", "one").document
     assert {"text", "provider", "model", "usage", "request_id"} <= set(first)
     assert (first["provider"], first["model"]) == ("first", "scripted")
@@ -51,7 +60,7 @@ def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path) 
     assert error["resets_at"].endswith("Z")
     assert [cause["slot"] for cause in error["causes"]] == ["first:scripted", "second:scripted"]
 
-    why = good(run(folder, "why", error["request_id"], "--json")).document
+    why = good(inside("why", error["request_id"], "--json")).document
     assert [(slot["provider"], slot["verdict"], slot["outcome"]) for slot in why["slots"]] == [
         ("first", "refused", "not called"),
         ("second", "refused", "not called"),
@@ -67,58 +76,58 @@ def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path) 
         "asked": 1,
         "resets_at": None,
     }
-    answered = good(run(folder, "why", first["request_id"]))
+    answered = good(inside("why", first["request_id"]))
     assert "1. first:scripted: admitted" in answered.out
     assert "first-requests (provider=first): 0 spent + 0 held + 1 asked of 2 requests: room" in answered.out
     assert f"outcome: answered: {first['usage']['total_tokens']} tokens" in answered.out
 
-    explained = good(run(folder, "explain", "hello", "--user", "1002", "--json")).document
+    explained = good(inside("explain", "hello", "--user", "1002", "--json")).document
     assert [(slot["provider"], slot["verdict"]) for slot in explained["slots"]] == [("first", "refused"), ("second", "refused")]
     by_name = {one["name"]: one for one in explained["slots"][0]["budgets"]}
     assert by_name["person-day"]["scope"] == {"user": "1002"}
     assert by_name["first-requests"]["left"] == 0
-    assert run(folder, "budgets", "--json").document["budgets"][0]["spent"] == 2
+    assert inside("budgets", "--json").document["budgets"][0]["spent"] == 2
 
-    usage = good(run(folder, "usage", "--by", "provider,surface", "--json")).document["usage"]
+    usage = good(inside("usage", "--by", "provider,surface", "--json")).document["usage"]
     assert [(row["provider"], row["surface"], row["attempts"]) for row in usage] == [("first", "cli", 2), ("second", "cli", 1)]
-    rows = list(csv.DictReader(io.StringIO(good(run(folder, "usage", "--by", "provider", "--csv")).out)))
+    rows = list(csv.DictReader(io.StringIO(good(inside("usage", "--by", "provider", "--csv")).out)))
     assert [(row["provider"], row["requests"]) for row in rows] == [("first", "2"), ("second", "1")]
-    assert "first" in good(run(folder, "usage")).out
-    assert good(run(folder, "usage", "--from", "2020-01-01", "--to", "2020-01-31", "--json")).document["usage"] == []
+    assert "first" in good(inside("usage")).out
+    assert good(inside("usage", "--from", "2020-01-01", "--to", "2020-01-31", "--json")).document["usage"] == []
 
-    raised = good(run(folder, "budgets", "raise", "first-requests", "+1", "--for", "1h", "--json")).document
+    raised = good(inside("budgets", "raise", "first-requests", "+1", "--for", "1h", "--json")).document
     assert raised["budgets"][0]["limit"] == 3
     assert run(folder, "chat", "--json", "five").document["provider"] == "first"
-    assert good(run(folder, "ledger", "check", "--json")).document == {"ok": True, "differences": []}
+    assert good(inside("ledger", "check", "--json")).document == {"ok": True, "differences": []}
 
 
-def test_budgets_have_their_fixed_fields_and_a_plain_table(folder: Path) -> None:
-    listed = good(run(folder, "budgets", "--json")).document["budgets"]
+def test_budgets_have_their_fixed_fields_and_a_plain_table(folder: Path, inside: Inside) -> None:
+    listed = good(inside("budgets", "--json")).document["budgets"]
     # `person-day` has a counter for each user, and none yet.
     assert [one["name"] for one in listed] == ["first-requests", "second-requests", "all-money"]
     assert all(list(one) == BUDGET_FIELDS for one in listed)
     assert (listed[2]["unit"], listed[2]["limit"], listed[2]["left"]) == ("micro_usd", 1_500_000, 1_500_000)
     assert listed[0]["resets_at"] is None
     assert listed[1]["resets_at"].endswith("Z")
-    table = good(run(folder, "budgets")).out.splitlines()
+    table = good(inside("budgets")).out.splitlines()
     heads = ["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets", "at", "runs", "out"]
     assert table[0].split() == heads
     assert "$1.50" in table[3]
     assert "\x1b" not in "".join(table)
 
 
-def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path) -> None:
-    assert good(run(folder, "budgets", "raise", "all-money", "+0.5", "--for", "2h")).out.startswith("all-money: +0.5 until")
-    assert budget(folder, "all-money")["limit"] == 2_000_000
-    good(run(folder, "budgets", "raise", "all-money", "=3", "--for", "1h"))
-    assert budget(folder, "all-money")["limit"] == 3_000_000
-    history = good(run(folder, "budgets", "history", "all-money", "--json")).document["history"]
+def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path, inside: Inside) -> None:
+    assert good(inside("budgets", "raise", "all-money", "+0.5", "--for", "2h")).out.startswith("all-money: +0.5 until")
+    assert budget(inside, "all-money")["limit"] == 2_000_000
+    good(inside("budgets", "raise", "all-money", "=3", "--for", "1h"))
+    assert budget(inside, "all-money")["limit"] == 3_000_000
+    history = good(inside("budgets", "history", "all-money", "--json")).document["history"]
     assert [(one["action"], one["operation"], one["amount"]) for one in history] == [
         ("raise", "=", 3_000_000),
         ("raise", "+", 500_000),
     ]
     assert all(one["actor"].startswith("cli:") for one in history)
-    assert "$0.50" in good(run(folder, "budgets", "history", "all-money")).out
+    assert "$0.50" in good(inside("budgets", "history", "all-money")).out
 
 
 @pytest.mark.parametrize(
@@ -144,8 +153,10 @@ def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path) ->
         (["serve", "--only", "cook"], "no such role"),
     ],
 )
-def test_a_wrong_argument_is_named_in_one_line_with_exit_code_2(folder: Path, arguments: list[str], says: str) -> None:
-    ran = run(folder, *arguments)
+def test_a_wrong_argument_is_named_in_one_line_with_exit_code_2(
+    folder: Path, inside: Inside, arguments: list[str], says: str
+) -> None:
+    ran = run(folder, *arguments) if arguments[0] in ("chat", "serve") else inside(*arguments)
     assert (ran.code, ran.out) == (2, "")
     assert says in ran.err
     assert len(ran.err.strip().splitlines()) == 1
@@ -155,46 +166,46 @@ def test_text_comes_from_standard_input_when_piped(folder: Path) -> None:
     assert "You wrote: from a pipe" in good(run(folder, "chat", stdin="from a pipe\n")).out
 
 
-def test_keys_are_shown_once_and_stored_hashed(folder: Path) -> None:
-    made = good(run(folder, "keys", "create", "ops", "--admin", "--json")).document
+def test_keys_are_shown_once_and_stored_hashed(folder: Path, inside: Inside) -> None:
+    made = good(inside("keys", "create", "ops", "--admin", "--json")).document
     assert (made["name"], made["key"].startswith("sk-")) == ("ops", True)
-    plain = good(run(folder, "keys", "create", "bob"))
+    plain = good(inside("keys", "create", "bob"))
     assert plain.out.strip().startswith("sk-")
-    assert run(folder, "keys", "create", "bob").code == 2
-    good(run(folder, "keys", "revoke", "bob"))
-    assert run(folder, "keys", "revoke", "bob").code == 1
-    listed = good(run(folder, "keys", "list", "--json")).document["keys"]
+    assert inside("keys", "create", "bob").code == 2
+    good(inside("keys", "revoke", "bob"))
+    assert inside("keys", "revoke", "bob").code == 1
+    listed = good(inside("keys", "list", "--json")).document["keys"]
     assert [(one["name"], one["admin"], one["revoked_at"] is None) for one in listed] == [
         ("bob", False, False),
         ("ops", True, True),
     ]
-    assert "admin" in good(run(folder, "keys", "list")).out
+    assert "admin" in good(inside("keys", "list")).out
     for file in folder.joinpath("var").iterdir():
         assert made["key"].encode() not in file.read_bytes()
 
 
-def test_a_row_that_is_altered_is_found_by_ledger_check(folder: Path) -> None:
+def test_a_row_that_is_altered_is_found_by_ledger_check(folder: Path, inside: Inside) -> None:
     good(run(folder, "chat", "one"))
-    assert "Right" in good(run(folder, "ledger", "check")).out
+    assert "Right" in good(inside("ledger", "check")).out
     with sqlite3.connect(folder / "var/sluicegate.db") as database:
         database.execute("UPDATE usage SET spent_requests = spent_requests + 1")
-    ran = run(folder, "ledger", "check", "--json")
+    ran = inside("ledger", "check", "--json")
     assert ran.code == 1
     assert ran.document == {
         "ok": False,
         "differences": [{"budget": "first-requests", "counter": "", "what": "spent", "has": 1, "rows_say": 2}],
     }
     assert "not what the usage rows say" in ran.err
-    assert run(folder, "ledger", "check").out.splitlines()[1].split() == ["first-requests", "-", "spent", "1", "2"]
+    assert inside("ledger", "check").out.splitlines()[1].split() == ["first-requests", "-", "spent", "1", "2"]
 
 
-def test_adjustments_are_entries_with_a_reason(folder: Path) -> None:
-    adjusted = good(run(folder, "ledger", "adjust", "all-money", "--spent", "+0.25", "--reason", "an old bill", "--json"))
+def test_adjustments_are_entries_with_a_reason(folder: Path, inside: Inside) -> None:
+    adjusted = good(inside("ledger", "adjust", "all-money", "--spent", "+0.25", "--reason", "an old bill", "--json"))
     assert adjusted.document["budgets"][0]["spent"] == 250_000
-    good(run(folder, "ledger", "adjust", "all-money", "--spent", "-0.05", "--reason", "refunded"))
-    good(run(folder, "ledger", "adjust", "person-day", "--spent", "100", "--reason", "moved", "--scope", "user=1002"))
-    assert budget(folder, "all-money")["spent"] == 200_000
-    assert budget(folder, "person-day") | {"resets_at": None} == {
+    good(inside("ledger", "adjust", "all-money", "--spent", "-0.05", "--reason", "refunded"))
+    good(inside("ledger", "adjust", "person-day", "--spent", "100", "--reason", "moved", "--scope", "user=1002"))
+    assert budget(inside, "all-money")["spent"] == 200_000
+    assert budget(inside, "person-day") | {"resets_at": None} == {
         "name": "person-day",
         "scope": {"user": "1002"},
         "unit": "tokens",
@@ -204,19 +215,19 @@ def test_adjustments_are_entries_with_a_reason(folder: Path) -> None:
         "left": 39_900,
         "resets_at": None,
     }
-    good(run(folder, "ledger", "check"))
-    history = good(run(folder, "budgets", "history", "all-money", "--json")).document["history"]
+    good(inside("ledger", "check"))
+    history = good(inside("budgets", "history", "all-money", "--json")).document["history"]
     assert [(one["action"], one["spent"], one["reason"]) for one in history] == [
         ("adjust", -50_000, "refunded"),
         ("adjust", 250_000, "an old bill"),
     ]
 
 
-def test_check_shows_budgets_chains_and_key_sources_but_no_key(folder: Path) -> None:
-    plain = good(run(folder, "check"))
+def test_check_shows_budgets_chains_and_key_sources_but_no_key(folder: Path, inside: Inside) -> None:
+    plain = good(inside("check"))
     for text in ("env:PAID_KEY", "first:scripted → second:scripted", "first-requests", "$1.50", "rolling 10m", "Europe/Madrid"):
         assert text in plain.out
-    found = good(run(folder, "check", "--json"))
+    found = good(inside("check", "--json"))
     assert found.document["ok"] is True
     assert found.document["chains"]["default"] == ["first:scripted", "second:scripted"]
     paid = next(one for one in found.document["providers"] if one["name"] == "paid")
@@ -225,35 +236,35 @@ def test_check_shows_budgets_chains_and_key_sources_but_no_key(folder: Path) -> 
         assert "very-secret" not in ran.out + ran.err
 
 
-def test_check_names_an_unpriced_model_with_the_lines_that_mend_it(folder: Path) -> None:
+def test_check_names_an_unpriced_model_with_the_lines_that_mend_it(folder: Path, inside: Inside) -> None:
     (folder / "sluicegate.toml").write_text(CONFIG.replace("price = ", "# price = "))
-    ran = run(folder, "check", "--json")
+    ran = inside("check", "--json")
     assert ran.code == 2
     assert ran.document["unpriced"] == ["paid:gpt-5-mini"]
     assert "[providers.paid]" in ran.err
     assert 'price = "free"' in ran.err
     assert "all-money" in ran.err
-    assert ": right" not in run(folder, "check").out
+    assert ": right" not in inside("check").out
     refused = run(folder, "chat", "--chain", "costly", "--json", "hello")
     assert (refused.code, refused.document["error"]["code"]) == (1, "unpriced_model")
 
 
-def test_check_names_every_mistake_at_once(folder: Path) -> None:
+def test_check_names_every_mistake_at_once(folder: Path, inside: Inside) -> None:
     text = CONFIG.replace('timezone = "Europe/Madrid"', 'timezone = "Mars/Base"').replace("requests = 2", "requests = -2")
     (folder / "sluicegate.toml").write_text(text.replace('costly = ["paid"]', 'costly = ["unpaid"]'))
-    ran = run(folder, "check")
+    ran = inside("check")
     assert (ran.code, ran.out) == (2, "")
     for text in ("timezone", "Mars/Base", "unpaid", "requests"):
         assert text in ran.err
 
 
-def test_check_online_makes_one_gated_call_per_provider(folder: Path) -> None:
+def test_check_online_makes_one_gated_call_per_provider(folder: Path, inside: Inside) -> None:
     ran = run(folder, "check", "--online", "--json")
     assert ran.code == 1
     online = {one["name"]: one["online"] for one in ran.document["providers"]}
     assert online == {"first": True, "second": True, "paid": False}
     assert "no connection" in next(one["error"] for one in ran.document["providers"] if one["name"] == "paid")
-    assert budget(folder, "first-requests")["spent"] == 1
+    assert budget(inside, "first-requests")["spent"] == 1
     assert "answered" in run(folder, "check", "--online").out
 
 
@@ -290,12 +301,12 @@ def told(said: str, before: str) -> list[str]:
     return shlex.split(command)[1:]
 
 
-def test_db_upgrade_says_where_it_stands(folder: Path) -> None:
-    assert "the newest" in good(run(folder, "db", "upgrade")).out
+def test_db_upgrade_says_where_it_stands(folder: Path, inside: Inside) -> None:
+    assert "the newest" in good(inside("db", "upgrade")).out
 
 
-def test_nothing_is_known_of_a_strange_request(folder: Path) -> None:
-    ran = run(folder, "why", "req_nobody", "--json")
+def test_nothing_is_known_of_a_strange_request(folder: Path, inside: Inside) -> None:
+    ran = inside("why", "req_nobody", "--json")
     assert (ran.code, ran.document) == (1, {"request_id": "req_nobody", "slots": []})
 
 
@@ -309,9 +320,9 @@ def test_a_notice_is_in_the_persons_language(folder: Path) -> None:
     json.dumps(refused.err)
 
 
-def test_a_file_that_is_no_database_is_said_plainly(folder: Path) -> None:
+def test_a_file_that_is_no_database_is_said_plainly(folder: Path, inside: Inside) -> None:
     (folder / "var/sluicegate.db").write_bytes(b"this is not a database, and long enough to be looked at as one" * 100)
-    ran = run(folder, "budgets")
+    ran = inside("budgets")
     assert (ran.code, ran.out) == (1, "")
     assert ran.err == "sluicegate: the ledger is unavailable: file is not a database\n"
 

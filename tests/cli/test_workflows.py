@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.program import COMMAND, environment, run
+from tests.cli.program import COMMAND, Inside, environment, run
 from tests.cli.test_program import good
 
 HELLO = '''
@@ -46,28 +46,34 @@ def greeting(folder: Path) -> Path:
     return folder
 
 
-def test_workflows_are_listed_with_their_parameters(greeting: Path) -> None:
-    listed = good(run(greeting, "workflows")).out
+@pytest.fixture
+def inside(greeting: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Inside:
+    """The program in this process, in that folder."""
+    return Inside(greeting, monkeypatch, capsys)
+
+
+def test_workflows_are_listed_with_their_parameters(inside: Inside) -> None:
+    listed = good(inside("workflows")).out
     hello = listed[listed.index("hello: ") :]
     assert hello.startswith("hello: Says hello.\n  who: admins; a run may spend 1,000 tokens and $0.5\n")
     lines = [line.split(maxsplit=3) for line in hello.splitlines()[2:6]]
     assert lines[1:3] == [["name", "str", "(required)", "whom to greet"], ["times", "int", "3", "how often"]]
-    found = good(run(greeting, "workflows", "--json")).document["workflows"]
+    found = good(inside("workflows", "--json")).document["workflows"]
     (entry,) = [one for one in found if one["name"] == "hello"]
     assert (entry["help"], entry["who"], entry["caps"]) == ("Says hello.", ["admins"], {"tokens": 1000, "usd": "0.5"})
     assert entry["schema"]["required"] == ["name"]
     assert [field["kind"] for field in entry["parameters"]] == ["str", "int", "list"]
 
 
-def test_check_names_workflows_who_may_start_them_and_when_schedules_fire_next(greeting: Path) -> None:
-    said = good(run(greeting, "check")).out
+def test_check_names_workflows_who_may_start_them_and_when_schedules_fire_next(inside: Inside) -> None:
+    said = good(inside("check")).out
     assert [line.split() for line in said.splitlines() if line.startswith("hello")] == [
         ["hello", "admins", "1,000", "tokens", "and", "$0.5"]
     ]
     (line,) = [line for line in said.splitlines() if line.startswith("morning")]
     assert line.startswith("morning   0 8 * * 1-5  hello   telegram:1001  ")
     assert "08:00 (in " in line
-    document = good(run(greeting, "check", "--json")).document
+    document = good(inside("check", "--json")).document
     (schedule,) = document["schedules"]
     # Eight in Madrid.
     assert schedule.pop("next")[11:] in ("06:00:00Z", "07:00:00Z")
@@ -92,9 +98,9 @@ def test_what_does_not_fit_the_workflows_is_named_before_anything_starts(greetin
     assert "sluicegate.toml: schedules.morning.params.name: is missing\n" in ran.err
 
 
-def test_a_broken_workflow_is_named_with_its_line(greeting: Path) -> None:
+def test_a_broken_workflow_is_named_with_its_line(greeting: Path, inside: Inside) -> None:
     (greeting / "workflows" / "hello.py").write_text(HELLO.replace("name: str", "name"))
-    ran = run(greeting, "check")
+    ran = inside("check")
     assert ran.code == 2
     assert "hello.py:8: the parameter name has no type: write `name: str`" in ran.err
 

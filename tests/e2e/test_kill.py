@@ -18,6 +18,11 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.clock import SystemClock
+from gateway.settings import load
+from gateway.store.database import Database
+from gateway.store.keys import Keys
+from gateway.store.migrations import upgrade
 from tests.cli.program import COMMAND, environment
 from tests.doubles.botapi import TOKEN, BotApi
 from tests.doubles.upstream import Script, Upstream
@@ -47,7 +52,7 @@ default = ["main"]
 name = "tokens"
 provider = "main"
 tokens = 100_000
-per = "day"
+per = "lifetime"
 [[budgets]]
 name = "calls"
 user = "*"
@@ -67,6 +72,18 @@ class Program:
         self._log = ""
         self._reader: asyncio.Task[None] | None = None
         self.url = ""
+
+    def upgrade(self) -> None:
+        """Makes the database, as `db upgrade` does."""
+        upgrade(load(self.folder / "sluicegate.toml", self._env).database_url)
+
+    async def key(self) -> str:
+        """A new key to ask with."""
+        database = Database(load(self.folder / "sluicegate.toml", self._env).database_url)
+        try:
+            return await Keys(database, SystemClock()).create("kim", admin=False, actor="test")
+        finally:
+            await database.close()
 
     async def command(self, *arguments: str) -> tuple[int, str]:
         """Runs a command to its end: exit code and standard output."""
@@ -134,6 +151,7 @@ class Program:
 @contextlib.asynccontextmanager
 async def program(folder: Path, url: str, api_url: str, upstream: Upstream, token: str = "") -> AsyncIterator[Program]:
     made = Program(folder, CONFIG.format(database=url, api=api_url, upstream=upstream.base_url), token)
+    await asyncio.to_thread(made.upgrade)
     try:
         yield made
     finally:
@@ -162,10 +180,9 @@ async def held(running: Program) -> dict[str, int]:
 
 
 async def test_a_stream_over_http_that_is_killed_is_charged_at_its_worst_case(tmp_path: Path, url: str) -> None:
-    slow = Script(pieces=400, delay_s=0.05)
+    slow = Script(pieces=400, delay_s=0.2)
     async with Upstream(slow) as upstream, program(tmp_path, url, "http://127.0.0.1:9", upstream) as running:
-        assert (await running.command("db", "upgrade"))[0] == 0
-        key = (await running.document("keys", "create", "kim"))["key"]
+        key = await running.key()
         await running.start()
         body = {"model": "default", "stream": True, "messages": [{"role": "user", "content": "Go on"}]}
         headers = {"Authorization": f"Bearer {key}"}
@@ -195,13 +212,12 @@ async def test_a_stream_over_http_that_is_killed_is_charged_at_its_worst_case(tm
 
 
 async def test_a_question_on_telegram_that_was_being_answered_is_answered_once(tmp_path: Path, url: str) -> None:
-    slow, quick = Script(pieces=400, delay_s=0.05), Script(text="Here is the whole answer.")
+    slow, quick = Script(pieces=400, delay_s=0.2), Script(text="Here is the whole answer.")
     async with (
         Upstream(quick) as upstream,
         BotApi() as api,
         program(tmp_path, url, api.url, upstream, TOKEN) as running,
     ):
-        assert (await running.command("db", "upgrade"))[0] == 0
         upstream.queue.append(slow)
         await running.start()
         await api.say("Tell me everything", PERSON)
@@ -233,8 +249,7 @@ async def test_a_question_on_telegram_that_was_being_answered_is_answered_once(t
 async def test_a_graceful_stop_settles_what_it_stops(tmp_path: Path, url: str) -> None:
     held_back = Script(pieces=40, gate=True)
     async with Upstream(held_back) as upstream, program(tmp_path, url, "http://127.0.0.1:9", upstream) as running:
-        assert (await running.command("db", "upgrade"))[0] == 0
-        key = (await running.document("keys", "create", "kim"))["key"]
+        key = await running.key()
         await running.start()
         body = {"model": "default", "messages": [{"role": "user", "content": "Go on"}]}
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
@@ -262,8 +277,7 @@ async def test_a_second_signal_ends_it_at_once_and_the_next_start_settles(tmp_pa
     never = Script(gate=True)
     database = f"sqlite:///{tmp_path}/sluicegate.db"
     async with Upstream(never) as upstream, program(tmp_path, database, "http://127.0.0.1:9", upstream) as running:
-        assert (await running.command("db", "upgrade"))[0] == 0
-        key = (await running.document("keys", "create", "kim"))["key"]
+        key = await running.key()
         await running.start()
         body = {"model": "default", "messages": [{"role": "user", "content": "Go on"}]}
         async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as client:
