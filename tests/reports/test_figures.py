@@ -13,6 +13,7 @@ import pytest
 from gateway.reports.figures import Sums
 from gateway.store.database import Database
 from gateway.store.spans import Turned
+from tests.contract.world import draft
 from tests.reports.office import Office
 
 
@@ -69,6 +70,14 @@ async def test_budgets_have_what_their_own_rows_took_and_runs_caps_are_left_out(
     assert (person.before, person.previous, person.counters, person.fullest.key) == (30_000, 41_510, 3, "user=ada")
     assert (money.before, money.previous) == (600_000, 960_000)
     assert (money.fullest.spent, money.fullest.limit) == (910_000, 2_000_000)
+
+
+async def test_a_call_under_way_is_held_and_not_spent(office: Office) -> None:
+    await office.store.reserve(draft(2_000))
+    office.clock.advance(minutes=1)
+    report = (await office.reports.make("day")).report
+    assert (report.present.attempts, report.present.tokens) == (2, 37_000)
+    assert report.budgets[0].fullest.held == 2_000
 
 
 async def test_bars_are_the_hours_of_the_zone_and_sum_to_the_whole(office: Office) -> None:

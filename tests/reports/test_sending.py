@@ -76,7 +76,8 @@ async def test_case_50_a_report_that_was_due_while_nothing_ran_is_sent_late_and_
     (before,) = await processes(database, tmp_path, setting(CHAT), 1)
     await before.look()
     await before.office.three_days()
-    before.office.clock.set(datetime(2026, 11, 30, 20, tzinfo=UTC))
+    # Past midnight: the day in which it was due is over too.
+    before.office.clock.set(datetime(2026, 12, 1, 1, tzinfo=UTC))
     after = Process(before.office, before.report)
     await after.look()
     await after.look()
@@ -84,7 +85,7 @@ async def test_case_50_a_report_that_was_due_while_nothing_ran_is_sent_late_and_
     (notice,) = await after.sent()
     assert notice.step == "report:daily:2026-11-30T08:00:00Z"
     assert "Sunday, November 29" in notice.text
-    assert "until 21:00\n$0.91 · 2 calls" in notice.text
+    assert "until 00:00\n$0.91 · 2 calls" in notice.text
 
 
 async def test_case_50_one_that_is_seen_first_now_sends_nothing_for_the_past(database: Database, tmp_path: Path) -> None:
