@@ -15,7 +15,7 @@ WORKERS ?= 2
 SEEDS ?= 1000
 KILLS ?= 20
 
-.PHONY: run test lint bench sim kills lock wheel clean
+.PHONY: run test lint bench bench-usage sim kills lock wheel clean
 
 run: $(VENV)/.local
 	@if [ -n "$$SLUICEGATE_CONFIG" ] || [ -f sluicegate.toml ]; then \
@@ -35,6 +35,9 @@ lint: $(VENV)/.test
 
 bench: $(VENV)/.test
 	$(BIN)/python -m bench $(ARGS)
+
+bench-usage: $(VENV)/.test
+	$(BIN)/python -m bench.usage $(ARGS)
 
 sim: $(VENV)/.test
 	$(BIN)/python -m tests.sim --seeds $(SEEDS) $(ARGS)

@@ -182,11 +182,31 @@ def usage(
     config: Config = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
+    rows: Annotated[
+        str | None, typer.Option("--rows", metavar="FORMAT", help="The rows themselves, not sums: csv or jsonl.")
+    ] = None,
 ) -> None:
-    """Sum the usage rows."""
+    """Sum the usage rows, or export them."""
     from gateway.cli import usage as work
 
+    if rows is not None:
+        run(lambda: work.export(config, rows, since, until))
+        return
     run(lambda: work.usage(config, by, since, until, as_json=as_json, as_csv=as_csv))
+
+
+@app.command()
+def audit(
+    subject: Annotated[
+        str | None, typer.Option("--subject", metavar="NAME", help="Only what was changed of this budget, key or person.")
+    ] = None,
+    config: Config = None,
+    as_json: Json = False,
+) -> None:
+    """Show who changed what, newest first."""
+    from gateway.cli import audit as work
+
+    run(lambda: work.audit(config, subject, as_json=as_json))
 
 
 @app.command()

@@ -1,9 +1,10 @@
-"""`sluicegate usage`: sums of usage rows."""
+"""`sluicegate usage`: sums of usage rows, and the rows themselves."""
 
 from __future__ import annotations
 
 import csv
 import sys
+from contextlib import aclosing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,36 @@ from gateway.amounts import parse_period
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import amount, document, show, stamp
 from gateway.cli.session import load_settings, opened
+from gateway.settings import Settings
+from gateway.store.export import FORMATS
 from gateway.store.usage import GROUPS, SUMS
 
 SHOWN = ("attempts", "prompt_tokens", "output_tokens", "tokens", "cost_micro_usd", "estimated", "uncertain", "overrun")
 """The sums that a table has room for; JSON and CSV have all of them."""
+
+
+async def export(config: Path | None, kind: str, since: str | None, until: str | None) -> int:
+    """The usage rows themselves on standard output, oldest first, page by page."""
+    settings = load_settings(config)
+    if kind not in FORMATS:
+        raise CommandError(f"--rows: {kind!r} is none of {', '.join(FORMATS)}", USAGE)
+    _, heading, lines = FORMATS[kind]
+    async with opened(settings) as app:
+        start, end = _period(settings, since, until, app.clock.now())
+        out = sys.stdout.buffer
+        out.write(heading())
+        async with aclosing(app.books.pages(start, end)) as pages:
+            async for page in pages:
+                out.write(lines(page))
+        out.flush()
+    return DONE
+
+
+def _period(settings: Settings, since: str | None, until: str | None, now: datetime) -> tuple[datetime, datetime]:
+    try:
+        return parse_period(since, until, settings.zone, now)
+    except ValueError as error:
+        raise CommandError(f"--from and --to: {error}", USAGE)
 
 
 async def usage(config: Path | None, by: str, since: str | None, until: str | None, *, as_json: bool, as_csv: bool) -> int:
@@ -28,10 +55,7 @@ async def usage(config: Path | None, by: str, since: str | None, until: str | No
         if name not in GROUPS:
             raise CommandError(f"--by: {name!r} is none of {', '.join(GROUPS)}", USAGE)
     async with opened(settings) as app:
-        try:
-            start, end = parse_period(since, until, settings.zone, app.clock.now())
-        except ValueError as error:
-            raise CommandError(f"--from and --to: {error}", USAGE)
+        start, end = _period(settings, since, until, app.clock.now())
         rows = await app.books.usage(groups, start, end, settings.zone)
     if as_json:
         document({"from": stamp(start), "to": stamp(end), "by": groups, "usage": [_plain(row) for row in rows]})

@@ -15,6 +15,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, update
 from gateway.clock import to_ms
 from gateway.errors import RequestConflict, UnknownRun, WrongState
 from gateway.runs import JSON, Approval, Caps, Decision, Run, RunState, StepState, stamp
+from gateway.store.audit import record
 from gateway.store.run_rows import approval_of, dump, ms, run_of, run_values, select_runs, text
 from gateway.store.run_tables import approvals, outbox, run_events, run_signals, run_steps, runs
 from gateway.store.telegram import upsert
@@ -189,6 +190,8 @@ def decide(connection: Connection, approval_id: str, decision: Decision, by: str
     written = update(approvals).where(approvals.c.id == approval_id).values(columns).returning(approvals)
     decided = approval_of(connection.execute(written).one())
     signal(connection, decided.run, f"approval:{decided.id}", {"decision": decision, "by": by}, now)
+    if decision is not Decision.EXPIRED:
+        record(connection, to_ms(now), by, str(decision), f"run:{decided.run}", step=decided.step, approval=decided.id)
     change(connection, decided.run, now, "approval", {"id": decided.id, "step": decided.step, "decision": decision, "by": by})
     return decided
 

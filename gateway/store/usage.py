@@ -9,7 +9,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, select
+from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, or_, select
 
 from gateway.clock import from_ms
 from gateway.clock import to_ms as instant_ms
@@ -96,8 +96,9 @@ def attempts(connection: Connection, from_ms: int, to_ms: int, chunk: int = 1000
 
 def page(connection: Connection, after: tuple[int, str], to_ms: int, rows: int) -> list[dict[str, Any]]:
     """The next attempts behind a place (an instant and an id), up to an instant, oldest first, FIELDS only."""
-    later = (usage.c.started > after[0]) | ((usage.c.started == after[0]) & (usage.c.id > after[1]))
-    query = select(usage).where(later, usage.c.started < to_ms).order_by(usage.c.started, usage.c.id).limit(rows)
+    # Written so that the index on `started` leads straight to the place, whatever lies before it.
+    later = usage.c.started >= after[0], or_(usage.c.started > after[0], usage.c.id > after[1])
+    query = select(usage).where(*later, usage.c.started < to_ms).order_by(usage.c.started, usage.c.id).limit(rows)
     return [_attempt(row) for row in connection.execute(query)]
 
 

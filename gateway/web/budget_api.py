@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -18,9 +16,9 @@ from gateway.clock import Clock, to_ms
 from gateway.errors import InvalidRequest
 from gateway.settings import Settings
 from gateway.store.books import Books
+from gateway.store.export import FORMATS
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
-from gateway.store.usage import FIELDS
 from gateway.web.auth import admin, request_id
 from gateway.web.parsing import json_object
 from gateway.web.problems import REQUEST_ID
@@ -48,6 +46,7 @@ class BudgetApi:
             web.post("/api/budgets/{name}/raise", self.raise_budget),
             web.get("/api/usage", self.usage),
             web.get("/api/usage/export.csv", self.export),
+            web.get("/api/usage/export.jsonl", self.export),
         ]
 
     async def budgets(self, request: web.Request) -> web.Response:
@@ -80,12 +79,14 @@ class BudgetApi:
         return _json({"from": _stamp(start), "to": _stamp(end), "by": by, "usage": [_plain(row) for row in rows]})
 
     async def export(self, request: web.Request) -> web.StreamResponse:
-        """The usage rows themselves, oldest first, sent page by page."""
+        """The usage rows themselves, oldest first, sent page by page: as CSV, or one JSON object a line."""
         await admin(request, self._keys)
         return await self.send_export(request)
 
     async def send_export(self, request: web.Request) -> web.StreamResponse:
         """The same, to somebody who may have it."""
+        kind = request.path.rpartition(".")[2]
+        media, heading, lines = FORMATS.get(kind, FORMATS["csv"])
         start, end = self._period(request.query)
         await self._caught_up()
         async with aclosing(self._books.pages(start, end)) as pages:
@@ -93,15 +94,15 @@ class BudgetApi:
             page: list[dict[str, Any]] = await anext(pages, [])
             response = web.StreamResponse(
                 headers={
-                    "Content-Type": "text/csv; charset=utf-8",
-                    "Content-Disposition": 'attachment; filename="usage.csv"',
+                    "Content-Type": media,
+                    "Content-Disposition": f'attachment; filename="usage.{kind if kind in FORMATS else "csv"}"',
                     REQUEST_ID: request_id(request),
                 }
             )
             await response.prepare(request)
-            await response.write(_csv([dict(zip(FIELDS, FIELDS, strict=True))]))
+            await response.write(heading())
             while page:
-                await response.write(_csv(page))
+                await response.write(lines(page))
                 page = await anext(pages, [])
         await response.write_eof()
         return response
@@ -130,23 +131,6 @@ def _read_raise(fields: Mapping[str, object], budget: Budget) -> tuple[str, int,
         return operation, amount, parse_span(length)
     except ValueError as error:
         raise InvalidRequest(str(error)[:300], field, 422)
-
-
-def _csv(rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """Rows of FIELDS. Text that a spreadsheet would take for a formula is quoted as text."""
-    page = io.StringIO(newline="")
-    csv.writer(page, lineterminator="\n").writerows([_cell(row[name]) for name in FIELDS] for row in rows)
-    return page.getvalue().encode()
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, datetime):
-        return _stamp(value)
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
 
 
 def _plain(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -96,6 +96,13 @@ def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path, 
     assert good(inside("usage", "--from", "2020-01-01", "--to", "2020-01-31", "--json")).document["usage"] == []
 
     raised = good(inside("budgets", "raise", "first-requests", "+1", "--for", "1h", "--json")).document
+    kept = good(inside("audit", "--json")).document["audit"]
+    assert [(entry["action"], entry["subject"]) for entry in kept][:1] == [("raise", "first-requests")]
+    assert "first-requests" in good(inside("audit", "--subject", "first-requests")).out
+    lines = good(inside("usage", "--rows", "jsonl")).out.splitlines()
+    assert lines
+    assert len(lines) == len(list(csv.DictReader(io.StringIO(good(inside("usage", "--rows", "csv")).out))))
+    assert inside("usage", "--rows", "xml").code == 2
     assert raised["budgets"][0]["limit"] == 3
     assert run(folder, "chat", "--json", "five").document["provider"] == "first"
     assert good(inside("ledger", "check", "--json")).document == {"ok": True, "differences": []}

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -132,6 +133,9 @@ async def test_the_export_is_every_attempt_in_order_over_many_pages(tmp_path: Pa
             await gateway.chat()
             clock.advance(0.25)
         answer = await gateway.call("GET", "/api/usage/export.csv", key="admin", params=EVERYTHING)
+        lines = await gateway.call("GET", "/api/usage/export.jsonl", key="admin", params=EVERYTHING)
+    assert lines.headers["content-type"].startswith("application/x-ndjson")
+    as_json = [json.loads(line) for line in lines.body.splitlines()]
     assert answer.headers["content-type"].startswith("text/csv")
     assert answer.headers["x-sluicegate-request-id"]
     rows = list(csv.DictReader(io.StringIO(answer.body.decode())))
@@ -141,6 +145,8 @@ async def test_the_export_is_every_attempt_in_order_over_many_pages(tmp_path: Pa
     first = rows[0]
     assert (first["provider"], first["user"], first["surface"], first["outcome"]) == ("moonshot", "user", "http", "answered")
     assert first["started"] == "2026-03-02T12:00:30Z"
+    assert [row["id"] for row in as_json] == [row["id"] for row in rows]
+    assert (as_json[0]["started"], as_json[0]["estimated"], list(as_json[0])) == (first["started"], False, list(first))
 
 
 @pytest.fixture

@@ -60,6 +60,8 @@ async def test_case_43_and_57_a_stranger_and_the_wrong_person_tap_in_vain_and_th
         await run.api.tap(bubble, "Approve", PERSON)
         await run.api.alerted("This was approved already.")
         assert await decision(run, asked) == (Decision.APPROVED, "telegram:42")
+        kept = [(entry.actor, entry.action, entry.subject) for entry in await run.bot.books.audit()]
+        assert kept == [("telegram:42", "approved", f"run:{asked.run}")], "the audit keeps the one that counted"
         assert len(await run.runs.signals()) == 1
 
 
