@@ -1,4 +1,4 @@
-"""Pages that keep themselves up to date: the same page made again each second, and what of it has changed sent as an event."""
+"""Pages that keep themselves up to date: made again each second as a rule, what has changed of them is sent as an event."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from gateway.web.dashboard.render import Shelf
 from gateway.web.dashboard.visit import Answer, View, Visit
 
 LOOK_EVERY_S = 1.0
+REST = 5
+"""A page that takes long to make is made more seldom: it rests this many times as long as it took."""
 HEARTBEAT_S = 15.0
 """A silent stream gets a comment this often, so that proxies keep it and a client that left is noticed."""
 _STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
@@ -32,6 +34,7 @@ async def live(
     shown: dict[str, str] = {}
     beat_at = 0.0
     while not stopping.is_set():
+        began = loop.time()
         try:
             if await visit.services.sessions.find(visit.secret) is None:
                 await response.write(b"event: over\ndata: {}\n\n")
@@ -39,10 +42,11 @@ async def live(
             answer = await page(visit)
         except GatewayError:
             # What was begun as a stream can only wait for the database; the page itself says what is wrong.
-            await _pause(stopping)
+            await _pause(stopping, LOOK_EVERY_S)
             continue
         assert isinstance(answer, View)
         parts = shelf.parts(visit, answer)
+        rest_s = max(LOOK_EVERY_S, REST * (loop.time() - began))
         changed = {name: html for name, html in parts.items() if shown.get(name) != html}
         if changed:
             await response.write(b"data: " + orjson.dumps(changed) + b"\n\n")
@@ -51,14 +55,14 @@ async def live(
         elif loop.time() >= beat_at:
             await response.write(b": alive\n\n")
             beat_at = loop.time() + HEARTBEAT_S
-        await _pause(stopping)
+        await _pause(stopping, rest_s)
     await response.write_eof()
     return response
 
 
-async def _pause(stopping: asyncio.Event) -> None:
+async def _pause(stopping: asyncio.Event, seconds: float) -> None:
     try:
-        async with asyncio.timeout(LOOK_EVERY_S):
+        async with asyncio.timeout(seconds):
             await stopping.wait()
     except TimeoutError:
         return

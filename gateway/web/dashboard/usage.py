@@ -27,9 +27,11 @@ async def sums(visit: Visit) -> Answer:
     start, end = _period(visit)
     by = list(dict.fromkeys(name for name in visit.request.query.getall("by", ["provider"]) if name))
     books = visit.services.books
-    rows = await books.usage(by, start, end, visit.zone)
-    rows.sort(key=lambda row: (row["cost_micro_usd"], row["tokens"]), reverse=not {"hour", "day"} & set(by))
     step = "hour" if end - start <= HOURLY else "day"
+    over_time = await books.usage([step, "provider"], start, end, visit.zone)
+    # Over a million rows a sum takes a second or two: the usual one is made of what the chart has anyway.
+    rows = _summed(over_time) if by == ["provider"] else await books.usage(by, start, end, visit.zone)
+    rows.sort(key=lambda row: (row["cost_micro_usd"], row["tokens"]), reverse=not {"hour", "day"} & set(by))
     fields = {
         "by": by,
         "groups": GROUPS,
@@ -41,10 +43,20 @@ async def sums(visit: Visit) -> Answer:
         "start": start,
         "end": end,
         "presets": _presets(visit.now.astimezone(visit.zone)),
-        "chart": chart(await books.usage([step, "provider"], start, end, visit.zone), step),
+        "chart": chart(over_time, step),
         "csv": "/usage.csv?" + urlencode({name: visit.asked(name) for name in ("from", "to") if visit.asked(name)}),
     }
     return View("usage.html", "Usage", fields)
+
+
+def _summed(over_time: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The sums of each provider over all times."""
+    groups: dict[str, dict[str, Any]] = {}
+    for row in over_time:
+        group = groups.setdefault(row["provider"], {"provider": row["provider"]} | dict.fromkeys(SUMMED, 0))
+        for name in SUMMED:
+            group[name] += row[name]
+    return list(groups.values())
 
 
 async def export(visit: Visit) -> Answer:
