@@ -6,6 +6,7 @@ Those that ask a model are processes of their own; those that only look or note 
 import csv
 import io
 import json
+import re
 import shlex
 import sqlite3
 from pathlib import Path
@@ -171,6 +172,15 @@ def test_a_wrong_argument_is_named_in_one_line_with_exit_code_2(
 
 def test_text_comes_from_standard_input_when_piped(folder: Path) -> None:
     assert "You wrote: from a pipe" in good(run(folder, "chat", stdin="from a pipe\n")).out
+
+
+def test_a_login_link_is_one_of_the_consoles_and_never_the_same(inside: Inside) -> None:
+    made = good(inside("login-link", "--json")).document
+    plain = good(inside("login-link")).out.strip()
+    assert made["url"] != plain
+    assert made["expires_at"].endswith("Z")
+    for url in (made["url"], plain):
+        assert re.fullmatch(r"http://[^/]+:\d+/login/[\w-]{32}", url)
 
 
 def test_keys_are_shown_once_and_stored_hashed(folder: Path, inside: Inside) -> None:
