@@ -33,7 +33,8 @@ async def test_cancelling_in_a_step(kind: str, tmp_path: Path, up: Upstream) -> 
         cancelled = await here.reaches(run, RunState.CANCELLED)
         assert cancelled.waiting_until is None
         assert all(state is StepState.CANCELLED for state, _ in (await here.steps(run)).values())
-        assert alive(f"{run}/long") == []
+        # What was killed may still be on its way out.
+        await here.until(lambda: alive(f"{run}/long") == [])
         await here.until(lambda: up.meter.waiting == 0)
         assert here.app.worker is not None
         assert here.app.worker.running == 0
@@ -65,7 +66,7 @@ async def test_a_stop_ends_programs_and_the_next_start_goes_on(tmp_path: Path, u
         run = await here.begin("every", kind="shell")
         await here.until(lambda: len(alive(f"{run}/long")) >= 2)
         await here.stop()
-        assert alive(f"{run}/long") == []
+        await here.until(lambda: alive(f"{run}/long") == [])
         await here.start()
         await here.until(lambda: len(alive(f"{run}/long")) >= 2)
         assert await here.steps(run) == {"long": (StepState.RUNNING, 2)}
