@@ -13,6 +13,7 @@ from gateway.runs import Caps, RunState, StepState
 from gateway.store import tables
 from gateway.workflow.asking import HELD_S
 from tests.doubles.clock import SettableClock
+from tests.doubles.own_time import within
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import budget, prepared, provider
 from tests.workflow.house import OPERATOR, House, house
@@ -64,14 +65,12 @@ async def test_case_12_a_raise_lets_a_parked_run_go_on_within_two_seconds(tmp_pa
         await spend(here, 1)
         run = await here.begin("every", kind="ask")
         await here.reaches(run, RunState.WAITING_BUDGET)
-        loop = asyncio.get_running_loop()
         # Let the look that woke everything at the start be over, so that only the raise can wake it.
         await asyncio.sleep(1)
-        raised_at, end = loop.time(), here.clock.now().replace(hour=23)
-        await here.app.store.raise_limit("main-hour", "+", 1, to_ms(end), "test")
-        await here.succeeds(run)
-        took_s = loop.time() - raised_at
-        assert took_s < 6, f"{took_s:.1f} s on a machine that may be loaded; two seconds are promised"
+        # Two seconds are promised, on a machine that is not loaded.
+        async with within(6):
+            await here.app.store.raise_limit("main-hour", "+", 1, to_ms(here.clock.now().replace(hour=23)), "test")
+            await here.succeeds(run)
 
 
 async def test_case_12_a_raise_that_came_while_no_worker_ran_counts_at_the_next_start(tmp_path: Path, up: Upstream) -> None:

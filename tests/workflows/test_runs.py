@@ -18,6 +18,7 @@ from gateway.clock import to_ms
 from gateway.errors import UnknownRun
 from gateway.runs import RunState, Starter, StepState
 from tests.doubles.clock import SettableClock
+from tests.doubles.own_time import within
 from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import budget
 from tests.workflow.house import House, house
@@ -112,14 +113,13 @@ async def test_story_2_the_sample_is_started_with_the_budget_gone_and_completes_
         # Let the look that wakes everything at the start be over.
         await asyncio.sleep(1)
         assert (up.meter.requests, (await here.runs.get(run)).state) == (calls, RunState.WAITING_BUDGET)
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        if opened_by == "clock":
-            here.clock.set(opens)
-        else:
-            await here.app.store.raise_limit("main-hour", "+", 3, to_ms(opens), "test")
-        await here.until(lambda: up.meter.requests > calls)
-        assert loop.time() - began < 6, "two seconds are promised, on a machine that is not loaded"
+        # Two seconds are promised, on a machine that is not loaded.
+        async with within(6):
+            if opened_by == "clock":
+                here.clock.set(opens)
+            else:
+                await here.app.store.raise_limit("main-hour", "+", 3, to_ms(opens), "test")
+            await here.until(lambda: up.meter.requests > calls)
         await here.succeeds(run)
         assert up.meter.requests == calls + 3
         assert (folder_of(here, run) / "REPORT.md").read_text().count("> a model's words") == 3
