@@ -12,11 +12,10 @@ import io
 import time
 from calendar import timegm
 from datetime import timedelta
-from html.parser import HTMLParser
 from typing import Any
 from urllib.parse import quote, urlsplit
 
-from gateway.workflow import URL, Caps, Context, StepFailed, workflow
+from gateway.workflow import URL, Caps, Context, StepFailed, visible_text, workflow
 
 SEARCH = "https://news.google.com/rss/search?q={topic}"
 """Where a topic is looked for when no feeds are named."""
@@ -78,7 +77,7 @@ def items_of(body: bytes, place: str, since: float) -> list[dict[str, Any]]:
 def item(title: str, text: str, link: str, at: float) -> dict[str, Any]:
     """One item, as plain text of bounded length."""
     safe = link if link.startswith(("https://", "http://")) else ""
-    return {"title": plain(title)[:200], "text": plain(text)[:ITEM_CHARACTERS], "link": safe[:500], "at": at}
+    return {"title": visible_text(title)[:200], "text": visible_text(text)[:ITEM_CHARACTERS], "link": safe[:500], "at": at}
 
 
 def newest(found: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
@@ -90,30 +89,3 @@ def newest(found: list[dict[str, Any]], most: int) -> list[dict[str, Any]]:
 def listed(found: list[dict[str, Any]]) -> str:
     """The items as the model sees them."""
     return "\n\n".join(f"[{number}] {one['title']}\n{one['text']}" for number, one in enumerate(found, 1))[:PROMPT_CHARACTERS]
-
-
-class _Words(HTMLParser):
-    """Collects what a reader of a page would see."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.words: list[str] = []
-        self._hidden = 0
-
-    def handle_starttag(self, tag: str, attrs: object) -> None:
-        self._hidden += tag in ("script", "style")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._hidden = max(0, self._hidden - (tag in ("script", "style")))
-
-    def handle_data(self, data: str) -> None:
-        if not self._hidden:
-            self.words += data.split()
-
-
-def plain(html: str) -> str:
-    """The words of a piece of HTML on one line."""
-    reader = _Words()
-    reader.feed(html)
-    reader.close()
-    return " ".join(reader.words)

@@ -9,6 +9,7 @@ from gateway.workflow.definition import Definition, workflow
 from gateway.workflow.failures import StepFailed
 from gateway.workflow.git import checkout_command, clone_command, git_environment
 from gateway.workflow.outcomes import Outcome
+from gateway.workflow.pages import visible_text
 
 __all__ = [
     "URL",
@@ -23,5 +24,6 @@ __all__ = [
     "clone_command",
     "git_environment",
     "samples",
+    "visible_text",
     "workflow",
 ]
