@@ -123,6 +123,14 @@ ROUTES: tuple[Entry, ...] = (
         Door.ADMIN,
         query=_PERIOD,
     ),
+    Entry(
+        "GET",
+        "/api/usage/export.jsonl",
+        "The same rows, a JSON object on each line.",
+        {200: ("application/x-ndjson",)},
+        Door.ADMIN,
+        query=_PERIOD,
+    ),
     Entry("GET", "/api/workflows", "What this key may start, with the JSON Schema of the parameters.", {200: ("Workflows",)}),
     Entry(
         "POST",

@@ -281,7 +281,9 @@ class Context:
             if not PLACE.fullmatch(place):
                 raise StepFailed(step, f'to must be "telegram:CHAT", "telegram:CHAT/TOPIC" or "file:FOLDER", not {place!r}')
             if file is not None:
-                effects.Folder(self.folder).inside(file)
+                # `write` gives the whole path: it may be handed on as it is.
+                path = Path(file)
+                effects.Folder(self.folder).inside(path.relative_to(self.folder) if path.is_relative_to(self.folder) else path)
             attached = None if file is None else str(file)
             await insist(lambda: self._parts.runs.notify(self.run, step, place, text, attached))
             return Told(None, place)
