@@ -261,7 +261,8 @@ async def test_a_client_that_reads_slowly_holds_its_stream_up() -> None:
             async with asyncio.timeout(20):
                 while web.metrics.streams_done._value.get() == 0:
                     came += len(await loop.sock_recv(client, 1 << 20))
-            assert came > 40_000_000
+            # What the system holds for both ends differs from machine to machine, up to some ten megabytes.
+            assert came > 25_000_000
 
 
 async def test_a_client_that_leaves_while_it_is_waited_for_ends_its_stream() -> None:
