@@ -195,7 +195,8 @@ class Prices:
         if model.price is not None:
             price = model.price
             paid, said = _flat(price.input), _flat(price.output)
-            rates = Rates(input=paid, output=said, cached=_flat(price.cached_input), written=paid, reasoning=said)
+            read, written = _flat(price.cached_input), _flat(price.cache_write)
+            rates = Rates(input=paid, output=said, cached=read, written=written, reasoning=said)
             return Listing("config", lambda now: rates)
         if model.free:
             return Listing("free", lambda now: FREE)

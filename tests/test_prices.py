@@ -54,6 +54,13 @@ model = "gemini-2.5-pro"
 api = "anthropic"
 base_url = "https://api.anthropic.com"
 model = "claude-sonnet-4-5"
+[providers.own]
+api = "anthropic"
+base_url = "https://api.anthropic.com"
+model = "claude-sonnet-4-5"
+price = { input = 4, output = 20 }
+[providers.own.models."said"]
+price = { input = 4, output = 20, cached_input = 1, cache_write = 7 }
 [providers.router]
 api = "openai"
 base_url = "https://openrouter.ai/api/v1"
@@ -170,6 +177,14 @@ def test_writing_the_vendors_cache_costs_more_and_is_in_the_worst_case(prices: P
     usage = ListUsage(input_tokens=1000, cache_read_tokens=300, cache_write_tokens=600, output_tokens=100)
     assert 0 <= cost - listed(usage, claude.model, "anthropic") < 1
     assert prices.worst_case(claude, 1000, 100, NOON) >= prices.cost(claude, None, Usage(1000, 100, cache_written=1000), NOON)[0]
+
+
+@pytest.mark.parametrize(("model", "written", "read"), [("claude-sonnet-4-5", 5, 4), ("said", 7, 1)])
+def test_a_configured_price_counts_what_is_written_to_the_cache(prices: Prices, model: str, written: int, read: int) -> None:
+    own = Slot("own", model)
+    usage = Usage(1000, 100, cached=300, cache_written=600)
+    assert prices.cost(own, None, usage, NOON)[0] == 100 * 4 + 300 * read + 600 * written + 100 * 20
+    assert prices.worst_case(own, 1000, 100, NOON) == 1000 * written + 100 * 20
 
 
 def test_money_is_rounded_up(prices: Prices) -> None:

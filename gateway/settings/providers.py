@@ -15,6 +15,8 @@ from gateway.settings.values import FREE_APIS, Model, Price, ProviderSettings
 
 APIS = ("openai", "anthropic", "local", "demo")
 DEFAULT_CHAIN = "default"
+ANTHROPIC_CACHE_WRITE = Decimal("1.25")
+"""Times the price of input: what Anthropic takes for input that it keeps for five minutes, the only kind that is let through."""
 SCRIPT_SECONDS = ("delay_s", "start_s", "stall_s", "retry_after_s")
 SCRIPT_FAILURES = ("refused", "rate_limited", "unanswered")
 
@@ -93,15 +95,14 @@ def _provider(name: str, table: Table, env: Environment, max_output_tokens: int)
     base_url = _base_url(table, api)
     key, source = secret(table, "api_key", env)
     limits = _limits(table, Limits(max_output_tokens))
-    free = api in FREE_APIS
-    models = {model: _model(model, table, limits, free)}
+    models = {model: _model(model, table, limits, api)}
     further = table.table("models")
     for other in further.raw:
         section = further.table(other)
         if other == model:
             further.wrong(other, f"is the provider's own model: write its keys under [{table.path}]")
         else:
-            models[other] = _model(other, section, _limits(section, limits), free)
+            models[other] = _model(other, section, _limits(section, limits), api)
         section.finish()
     script = _script(table, api)
     aliases = table.texts("aliases")
@@ -145,15 +146,15 @@ def _limits(table: Table, above: Limits) -> Limits:
     )
 
 
-def _model(name: str, table: Table, limits: Limits, free: bool) -> Model:
-    price = _price(table)
+def _model(name: str, table: Table, limits: Limits, api: str) -> Model:
+    price = _price(table, api)
     return Model(
         name=name,
         context_tokens=table.optional_integer("context_tokens", least=1),
         max_output_tokens=limits.max_output_tokens,
         image_tokens=table.optional_integer("image_tokens", least=0),
         price=price if isinstance(price, Price) else None,
-        free=price == "free" or (free and price is None),
+        free=price == "free" or (api in FREE_APIS and price is None),
         tools=table.flag("tools", True),
         timeout_s=limits.timeout_s,
         first_token_timeout_s=limits.first_token_timeout_s,
@@ -162,21 +163,21 @@ def _model(name: str, table: Table, limits: Limits, free: bool) -> Model:
     )
 
 
-def _price(table: Table) -> Price | str | None:
+def _price(table: Table, api: str) -> Price | str | None:
     """A Price, "free", or None for the price list."""
     value = table.get("price")
     if value is None or value == "free":
         return "free" if value == "free" else None
     if not isinstance(value, Mapping):
-        table.wrong("price", 'must be "free" or { input = …, output = …, cached_input = … } in USD per million tokens')
+        table.wrong("price", 'must be "free" or { input = …, output = … } in USD per million tokens')
         return None
     section = table.table("price")
     rates: dict[str, Decimal] = {}
-    for key in ("input", "output", "cached_input"):
+    for key in ("input", "output", "cached_input", "cache_write"):
         raw = section.get(key)
         rate = as_decimal(raw)
         if raw is None:
-            if key != "cached_input":
+            if key in ("input", "output"):
                 section.wrong(key, "is required (USD per million tokens)")
         elif rate is None:
             section.wrong(key, "must be a number (USD per million tokens)")
@@ -187,7 +188,8 @@ def _price(table: Table) -> Price | str | None:
     section.finish()
     if "input" not in rates or "output" not in rates:
         return None
-    return Price(rates["input"], rates["output"], rates.get("cached_input", rates["input"]))
+    written = rates["input"] * (ANTHROPIC_CACHE_WRITE if api == "anthropic" else 1)
+    return Price(rates["input"], rates["output"], rates.get("cached_input", rates["input"]), rates.get("cache_write", written))
 
 
 def _base_url(table: Table, api: str) -> str:

@@ -28,6 +28,8 @@ class Price:
     input: Decimal
     output: Decimal
     cached_input: Decimal
+    cache_write: Decimal
+    """Input that the provider also writes to its cache."""
 
 
 @dataclass(frozen=True)

@@ -248,7 +248,10 @@ def unanswered(**parts: Any) -> Unanswered:
 
 def priced(given: int, said_: int, cached: int | None = None) -> dict[str, Any]:
     """A model's price in micro-USD per token of prompt, output and cached prompt."""
-    return {"free": False, "price": Price(Decimal(given), Decimal(said_), Decimal(given if cached is None else cached))}
+    return {
+        "free": False,
+        "price": Price(Decimal(given), Decimal(said_), Decimal(given if cached is None else cached), Decimal(given)),
+    }
 
 
 PRICED = priced(1, 2)

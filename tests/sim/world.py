@@ -162,7 +162,7 @@ class World:
         chance = self.chance
         providers = {}
         for name in ("cheap", "dear", "free"):
-            price = Price(Decimal(chance.randint(1, 3)), Decimal(chance.randint(1, 9)), Decimal(1))
+            price = Price(Decimal(chance.randint(1, 3)), Decimal(chance.randint(1, 9)), Decimal(1), Decimal(1))
             model = Model("m", chance.choice((None, 30, 60)), 12, price=None if name == "free" else price, free=name == "free",
                           timeout_s=TIMEOUT_S, max_attempts=chance.randint(1, 3))  # fmt: skip
             providers[name] = ProviderSettings(name, "demo", "m", models={"m": model})
