@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -15,6 +16,9 @@ from gateway.cli import login_link
 from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import moment
 from gateway.cli.session import load_settings, log_to, naming_the_upgrade
+
+LEFT_S = 1.0
+"""How long what is left after everything is closed may take to end."""
 
 
 def serve(config: Path | None, only: str | None) -> int:
@@ -45,7 +49,19 @@ def run_app(app: App, announce: Callable[[App], Awaitable[None]]) -> int:
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(app, announce))
+        if runner.run(_is_held_up()):
+            # Everything is closed; only a workflow's code that swallows its cancellation goes on, and would for ever.
+            sys.stderr.flush()
+            os._exit(DONE)
     return DONE
+
+
+async def _is_held_up() -> bool:
+    """Cancels what is left; True when some of it does not end."""
+    left = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in left:
+        task.cancel()
+    return bool(left) and bool((await asyncio.wait(left, timeout=LEFT_S))[1])
 
 
 async def _serve(app: App, announce: Callable[[App], Awaitable[None]]) -> None:

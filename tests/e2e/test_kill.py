@@ -273,6 +273,37 @@ async def test_a_graceful_stop_settles_what_it_stops(tmp_path: Path, url: str) -
         assert (await running.command("ledger", "check"))[0] == 0
 
 
+DEAF = '''
+import asyncio, sys
+from gateway.workflow import Context, workflow
+
+@workflow()
+async def deaf(ctx: Context) -> None:
+    """Never ends."""
+    while True:
+        try:
+            print("it goes on", file=sys.stderr, flush=True)
+            await asyncio.sleep(3600)
+        except BaseException:
+            pass
+'''
+
+
+async def test_a_workflow_that_swallows_its_cancellation_does_not_hold_up_the_stop(tmp_path: Path) -> None:
+    (tmp_path / "workflows").mkdir()
+    (tmp_path / "workflows" / "deaf.py").write_text(DEAF)
+    database = f"sqlite:///{tmp_path}/sluicegate.db"
+    async with Upstream() as upstream, program(tmp_path, database, "http://127.0.0.1:9", upstream) as running:
+        await running.start()
+        run = await running.document("run", "deaf")
+        await running.logged("it goes on")
+        assert await running.end(signal.SIGTERM) == 0
+        # It is left as after a crash: the next start goes on with it.
+        await running.start()
+        await running.logged("it goes on")
+        assert (await running.document("runs", "show", run["id"]))["state"] == "running"
+
+
 async def test_a_second_signal_ends_it_at_once_and_the_next_start_settles(tmp_path: Path) -> None:
     never = Script(gate=True)
     database = f"sqlite:///{tmp_path}/sluicegate.db"
