@@ -19,6 +19,8 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _FACTORS = {"": 1, "k": 1000, "m": 1_000_000}
 AMOUNT_MAX = 10**15
 SPAN_MAX_S = 10 * 365 * 86_400
+FIRST_YEAR, LAST_YEAR = 1970, 9000
+"""Of an instant that a period begins or ends with: those at the very edge have no hour in every zone."""
 
 Operation = Literal["+", "%", "="]
 
@@ -116,6 +118,13 @@ def parse_period(since: str | None, until: str | None, zone: ZoneInfo, now: date
 
 
 def _instant(text: str, zone: ZoneInfo, days_later: int) -> datetime:
+    instant = _read_instant(text, zone, days_later)
+    if not FIRST_YEAR <= instant.year <= LAST_YEAR:
+        raise ValueError(f"{text[:40]!r} is no date between the years {FIRST_YEAR} and {LAST_YEAR}")
+    return instant
+
+
+def _read_instant(text: str, zone: ZoneInfo, days_later: int) -> datetime:
     try:
         if len(text) == len("2026-03-02"):
             day = date.fromisoformat(text) + timedelta(days=days_later)

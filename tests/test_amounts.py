@@ -89,8 +89,9 @@ def test_a_period_is_named_by_dates_or_instants(since: str | None, until: str | 
 
 @pytest.mark.parametrize(
     ("since", "until"),
-    [("yesterday", None), ("2026-13-01", None), (None, "9999-12-31"), ("2026-03-02", "2026-03-01"), ("", None)],
-)
+    [("yesterday", None), ("2026-13-01", None), (None, "9999-12-31"), ("2026-03-02", "2026-03-01"), ("", None),
+     ("0001-01-01", None), ("0001-01-01T00:00:00Z", "2026-03-01"), (None, "9999-12-31T23:59:59-12:00")],
+)  # fmt: skip
 def test_what_is_no_period_is_refused(since: str | None, until: str | None) -> None:
     with pytest.raises(ValueError, match=r"date|after"):
         parse_period(since, until, MADRID, NOW)

@@ -174,11 +174,15 @@ def explain(
 
 @app.command()
 def usage(
-    by: Annotated[str, typer.Option("--by", metavar="FIELDS", help="Fields to group by.")] = "provider,model",
-    since: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="First instant.  [default: the month's first]")
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="FIELDS", help="Fields to group by.  [default: provider,model]")
     ] = None,
-    until: Annotated[str | None, typer.Option("--to", metavar="TIME", help="First instant that no longer counts.")] = None,
+    since: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="A date or an instant.  [default: the month's first]")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="A date, which is counted whole, or the instant of the end.")
+    ] = None,
     config: Config = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="CSV on standard output.")] = False,
@@ -190,9 +194,10 @@ def usage(
     from gateway.cli import usage as work
 
     if rows is not None:
-        run(lambda: work.export(config, rows, since, until))
+        run(lambda: work.export(config, rows, since, until, summed=by is not None or as_json or as_csv))
         return
-    run(lambda: work.usage(config, by, since, until, as_json=as_json, as_csv=as_csv))
+    groups = "provider,model" if by is None else by
+    run(lambda: work.usage(config, groups, since, until, as_json=as_json, as_csv=as_csv))
 
 
 @app.command()

@@ -14,15 +14,17 @@ from gateway.cli.outcome import DONE, USAGE, CommandError
 from gateway.cli.render import amount, document, show, stamp
 from gateway.cli.session import load_settings, opened
 from gateway.settings import Settings
-from gateway.store.export import FORMATS
+from gateway.store.export import FORMATS, cell
 from gateway.store.usage import GROUPS, SUMS
 
 SHOWN = ("attempts", "prompt_tokens", "output_tokens", "tokens", "cost_micro_usd", "estimated", "uncertain", "overrun")
 """The sums that a table has room for; JSON and CSV have all of them."""
 
 
-async def export(config: Path | None, kind: str, since: str | None, until: str | None) -> int:
-    """The usage rows themselves on standard output, oldest first, page by page."""
+async def export(config: Path | None, kind: str, since: str | None, until: str | None, *, summed: bool) -> int:
+    """The usage rows themselves on standard output, oldest first, page by page. `summed`: sums were asked for as well."""
+    if summed:
+        raise CommandError("--rows gives the rows themselves: leave out --by, --json and --csv", USAGE)
     settings = load_settings(config)
     if kind not in FORMATS:
         raise CommandError(f"--rows: {kind!r} is none of {', '.join(FORMATS)}", USAGE)
@@ -50,7 +52,7 @@ async def usage(config: Path | None, by: str, since: str | None, until: str | No
     if as_json and as_csv:
         raise CommandError("--json and --csv: choose one", USAGE)
     settings = load_settings(config)
-    groups = [name.strip() for name in by.split(",") if name.strip()]
+    groups = list(dict.fromkeys(name.strip() for name in by.split(",") if name.strip()))
     for name in groups:
         if name not in GROUPS:
             raise CommandError(f"--by: {name!r} is none of {', '.join(GROUPS)}", USAGE)
@@ -62,9 +64,9 @@ async def usage(config: Path | None, by: str, since: str | None, until: str | No
     elif as_csv:
         writer = csv.DictWriter(sys.stdout, [*groups, *SUMS], lineterminator="\n")
         writer.writeheader()
-        writer.writerows(_plain(row) for row in rows)
+        writer.writerows({name: cell(value) for name, value in row.items()} for row in rows)
     else:
-        cells = [[*(_name(row[group]) for group in groups), *(_cell(name, row[name]) for name in SHOWN)] for row in rows]
+        cells = [[*(_name(row[group], group) for group in groups), *(_cell(name, row[name]) for name in SHOWN)] for row in rows]
         headers = [*groups, *(name.replace("_micro_usd", "").replace("_", " ") for name in SHOWN)]
         show(headers, cells, right=range(len(groups), len(headers)))
     return DONE
@@ -74,9 +76,10 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     return {name: stamp(value) if isinstance(value, datetime) else value for name, value in row.items()}
 
 
-def _name(value: object) -> str:
+def _name(value: object, group: str) -> str:
     if isinstance(value, datetime):
-        return value.strftime("%Y-%m-%d %H:%M")
+        # With its distance from UTC: of the two hours that an autumn night has twice one sees which it is.
+        return f"{value:%Y-%m-%d}" if group == "day" else value.isoformat(" ", "minutes")
     return "-" if value is None else str(value)
 
 

@@ -21,10 +21,21 @@ def heading() -> bytes:
 
 
 def csv_lines(rows: Rows) -> bytes:
-    """Rows of FIELDS. Text that a spreadsheet would take for a formula is quoted as text."""
+    """Rows of FIELDS."""
     page = io.StringIO(newline="")
-    csv.writer(page, lineterminator="\n").writerows([_cell(row[name]) for name in FIELDS] for row in rows)
+    csv.writer(page, lineterminator="\n").writerows([cell(row[name]) for name in FIELDS] for row in rows)
     return page.getvalue().encode()
+
+
+def cell(value: object) -> object:
+    """A value as CSV has it. Text that a spreadsheet would take for a formula is quoted as text."""
+    if isinstance(value, datetime):
+        return _stamp(value)
+    if isinstance(value, bool):
+        return int(value)
+    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
+        return f"'{value}"
+    return value
 
 
 def json_lines(rows: Rows) -> bytes:
@@ -45,16 +56,6 @@ def _plain(value: object) -> object:
     if isinstance(value, datetime):
         return _stamp(value)
     raise TypeError(type(value).__name__)
-
-
-def _cell(value: object) -> object:
-    if isinstance(value, datetime):
-        return _stamp(value)
-    if isinstance(value, bool):
-        return int(value)
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
-        return f"'{value}"
-    return value
 
 
 def _stamp(instant: datetime) -> str:

@@ -77,10 +77,14 @@ def sums(
     period = usage.c.started >= from_ms, usage.c.started < to_ms, usage.c.state != State.PENDING.value
     query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period)
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    zone = zone or ZoneInfo("UTC")
     for row in connection.execute(query.group_by(*columns) if columns else query):
         values = row._mapping
-        key = tuple(_instant(values["by_quarter"], name, zone) if name in TIMES else values[f"by_{name}"] for name in by)
-        group = groups.setdefault(key, dict(zip(by, key, strict=True)) | dict.fromkeys(SUMS, 0))
+        key = tuple(_beginning(values["by_quarter"], name, zone) if name in TIMES else values[f"by_{name}"] for name in by)
+        group = groups.get(key)
+        if group is None:
+            shown = (value.astimezone(zone) if isinstance(value, datetime) else value for value in key)
+            group = groups[key] = dict(zip(by, shown, strict=True)) | dict.fromkeys(SUMS, 0)
         for name in SUMS:
             group[name] += int(values[name] or 0)
     return [groups[key] for key in sorted(groups, key=lambda key: tuple(str(value or "") for value in key))]
@@ -124,10 +128,10 @@ def story(connection: Connection, request_id: str) -> Story:
     )
 
 
-def _instant(quarter_ms: int, name: str, zone: ZoneInfo | None) -> datetime:
-    local = from_ms(quarter_ms).astimezone(zone or UTC)
-    local = local.replace(minute=0)
-    return local.replace(hour=0, fold=0) if name == "day" else local
+def _beginning(quarter_ms: int, name: str, zone: ZoneInfo) -> datetime:
+    """The instant in UTC: by the clock of the zone the two hours that an autumn night has twice would be one."""
+    local = from_ms(quarter_ms).astimezone(zone).replace(minute=0)
+    return (local.replace(hour=0, fold=0) if name == "day" else local).astimezone(UTC)
 
 
 def _attempt(row: Row[Any]) -> dict[str, Any]:

@@ -72,15 +72,18 @@ class BudgetApi:
     async def usage(self, request: web.Request) -> web.Response:
         """Sums of usage rows: `?by=provider,user&from=…&to=…`, month to date and by provider unless it says otherwise."""
         await admin(request, self._keys)
-        by = [name for part in request.query.get("by", "provider").split(",") if (name := part.strip())]
+        _only(request.query, "by", "from", "to")
+        given = ",".join(request.query.getall("by", ["provider"]))
+        by = list(dict.fromkeys(name for part in given.split(",") if (name := part.strip())))
         start, end = self._period(request.query)
         await self._caught_up()
-        rows = await self._books.usage(list(dict.fromkeys(by)), start, end, self._settings.zone)
+        rows = await self._books.usage(by, start, end, self._settings.zone)
         return _json({"from": _stamp(start), "to": _stamp(end), "by": by, "usage": [_plain(row) for row in rows]})
 
     async def export(self, request: web.Request) -> web.StreamResponse:
         """The usage rows themselves, oldest first, sent page by page: as CSV, or one JSON object a line."""
         await admin(request, self._keys)
+        _only(request.query, "from", "to")
         return await self.send_export(request)
 
     async def send_export(self, request: web.Request) -> web.StreamResponse:
@@ -111,7 +114,14 @@ class BudgetApi:
         try:
             return parse_period(query.get("from"), query.get("to"), self._settings.zone, self._clock.now())
         except ValueError as error:
-            raise InvalidRequest(f"from and to: {error}", "from")
+            raise InvalidRequest(f"from and to: {error}; in an address a + is written %2B", "from")
+
+
+def _only(query: Mapping[str, str], *known: str) -> None:
+    """Raises InvalidRequest for a parameter that would silently do nothing."""
+    for name in query:
+        if name not in known:
+            raise InvalidRequest(f"{name[:50]}: unknown parameter; there are {', '.join(known)}", name[:50])
 
 
 def _read_raise(fields: Mapping[str, object], budget: Budget) -> tuple[str, int, int]:

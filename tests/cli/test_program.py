@@ -94,6 +94,7 @@ def test_an_answer_then_a_fallback_then_a_notice_with_exit_code_3(folder: Path, 
     rows = list(csv.DictReader(io.StringIO(good(inside("usage", "--by", "provider", "--csv")).out)))
     assert [(row["provider"], row["requests"]) for row in rows] == [("first", "2"), ("second", "1")]
     assert "first" in good(inside("usage")).out
+    assert good(inside("usage", "--by", "surface,surface", "--csv")).out.startswith("surface,attempts,")
     assert good(inside("usage", "--from", "2020-01-01", "--to", "2020-01-31", "--json")).document["usage"] == []
 
     raised = good(inside("budgets", "raise", "first-requests", "+1", "--for", "1h", "--json")).document
@@ -151,6 +152,8 @@ def test_raises_are_in_the_budgets_unit_and_are_kept_as_history(folder: Path, in
         (["chat", "hi", "--json", "--stream"], "choose one"),
         (["usage", "--by", "weather"], "--by: 'weather' is none of"),
         (["usage", "--from", "yesterday"], "'yesterday' is neither"),
+        (["usage", "--from", "0001-01-01"], "between the years 1970 and 9000"),
+        (["usage", "--rows", "csv", "--by", "user"], "leave out --by"),
         (["usage", "--from", "2026-03-02", "--to", "2026-03-01"], "--from and --to: the end must be after"),
         (["ledger", "adjust", "nothing", "--spent", "1", "--reason", "x"], "there is no budget 'nothing'"),
         (["ledger", "adjust", "all-money", "--spent", "x", "--reason", "x"], "is not an amount"),

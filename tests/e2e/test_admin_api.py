@@ -111,19 +111,23 @@ async def test_usage_is_summed_by_what_is_asked(gateway: Gateway, clock: Settabl
     assert (by_user["by"], by_user["from"]) == (["user", "provider"], "2026-03-01T00:00:00Z")
     found = {row["user"]: (row["attempts"], row["tokens"], row["cost_micro_usd"]) for row in by_user["usage"]}
     assert found == {"user": (2, 14, 24), "admin": (1, 7, 12)}
+    twice = (await gateway.call("GET", "/api/usage?by=user&by=provider&by=user", key="admin")).json
+    assert (twice["by"], twice["usage"]) == (["user", "provider"], by_user["usage"])
     today = {"by": "user", "from": "2026-03-03", "to": "2026-03-03"}
     only = (await gateway.call("GET", "/api/usage", key="admin", params=today)).json
     assert [row["user"] for row in only["usage"]] == ["admin"]
 
 
 @pytest.mark.parametrize(
-    "params", [{"by": "colour"}, {"from": "yesterday"}, {"from": "2026-03-03", "to": "2026-03-01"}, {"to": "9999-12-31"}]
-)
+    "params", [{"by": "colour"}, {"from": "yesterday"}, {"from": "2026-03-03", "to": "2026-03-01"}, {"to": "9999-12-31"},
+     {"from": "0001-01-01"}, {"form": "2026-03-01"}],
+)  # fmt: skip
 async def test_wrong_words_in_a_usage_query_are_the_callers(gateway: Gateway, params: dict[str, str]) -> None:
     for path in ("/api/usage", "/api/usage/export.csv"):
         if not (path.endswith("csv") and "by" in params):
             answer = await gateway.call("GET", path, key="admin", params=params)
             assert (answer.status, answer.error["code"]) == (400, "invalid_request")
+            assert answer.error["param"] in params or answer.error["param"] == "from"
 
 
 async def test_the_export_is_every_attempt_in_order_over_many_pages(tmp_path: Path, up: Upstream, clock: SettableClock) -> None:

@@ -132,6 +132,36 @@ async def test_usage_is_added_up_by_any_attribute_and_by_local_days(office: Offi
         await office.books.usage(["secret"], since, until)
 
 
+@pytest.mark.parametrize(
+    ("zone", "first", "hours", "days"),
+    [
+        # The hour that comes twice is two hours, and the day has all of both.
+        ("Europe/Madrid", "2026-10-25T00:30Z", {"00:00": 1, "01:00": 2, "02:00": 2}, {"2026-10-25": 5}),
+        # The clocks go back by half an hour: one hour lasts one and a half.
+        ("Australia/Lord_Howe", "2026-04-04T14:00Z", {"14:00": 3, "15:30": 2}, {"2026-04-05": 5}),
+        # This day begins at one o'clock: there is no midnight.
+        ("Africa/Cairo", "2026-04-23T21:00Z", {"21:00": 2, "22:00": 2, "23:00": 1}, {"2026-04-23": 2, "2026-04-24": 3}),
+        ("Asia/Kolkata", "2026-05-01T18:00Z", {"17:30": 1, "18:30": 2, "19:30": 2}, {"2026-05-01": 1, "2026-05-02": 4}),
+        ("Asia/Kathmandu", "2026-05-01T18:00Z", {"17:15": 1, "18:15": 2, "19:15": 2}, {"2026-05-01": 1, "2026-05-02": 4}),
+    ],
+)
+async def test_hours_and_days_are_those_of_the_zone_also_when_its_clocks_change(
+    office: Office, zone: str, first: str, hours: dict[str, int], days: dict[str, int]
+) -> None:
+    office.clock.set(datetime.fromisoformat(first))
+    since = office.clock.now()
+    for _ in range(5):
+        await office.spend(1)
+        office.clock.advance(minutes=30)
+    by_hour = await office.books.usage(["hour"], since, office.clock.now(), ZoneInfo(zone))
+    assert {f"{row['hour'].astimezone(UTC):%H:%M}": row["attempts"] for row in by_hour} == hours
+    assert [row["hour"].timestamp() for row in by_hour] == sorted(row["hour"].timestamp() for row in by_hour)
+    by_day = await office.books.usage(["day"], since, office.clock.now(), ZoneInfo(zone))
+    assert {f"{row['day']:%Y-%m-%d}": row["attempts"] for row in by_day} == days
+    both = await office.books.usage(["day", "hour", "provider"], since, office.clock.now(), ZoneInfo(zone))
+    assert [row["attempts"] for row in both if row["attempts"]] == [row["attempts"] for row in by_hour]
+
+
 async def test_attempts_are_listed_in_order_over_chunks(office: Office) -> None:
     since = office.clock.now()
     names = []
