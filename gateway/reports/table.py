@@ -74,6 +74,5 @@ def _share(share: Share) -> dict[str, Any]:
 
 
 def _budget(line: BudgetFigures) -> dict[str, Any]:
-    runs_out = {"runs_out_at": stamp(line.fullest.runs_out_at), "counters": line.counters}
     spent = {"previous": line.previous, "before": line.before, "present": line.present}
-    return line.fullest.as_json() | runs_out | {"spent_in": spent}
+    return line.fullest.as_json() | {"counters": line.counters, "spent_in": spent}

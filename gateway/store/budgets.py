@@ -14,6 +14,7 @@ from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
 from gateway.forecast import Pace, forecast
 from gateway.ledger import Counter, Raises, changes_of
+from gateway.runs import stamp
 from gateway.store.audit import record
 from gateway.store.rebuild import SCOPE_COLUMNS, SPENT, basis, insert_missing, matches, recount
 from gateway.store.tables import adjustments, counters, usage
@@ -47,11 +48,10 @@ class Balance:
     """When it is used up at its present pace, never later than it resets; None where it lasts. Now, where it is used up."""
 
     def as_json(self) -> dict[str, object]:
-        """The fixed fields of a listed budget."""
-        resets_at = None if self.resets_at is None else self.resets_at.isoformat().replace("+00:00", "Z")
+        """The fixed fields of a listed budget, and its forecast; instants in RFC 3339, UTC."""
         return {
             "name": self.name, "scope": dict(self.scope), "unit": str(self.unit), "limit": self.limit, "spent": self.spent,
-            "held": self.held, "left": self.left, "resets_at": resets_at,
+            "held": self.held, "left": self.left, "resets_at": stamp(self.resets_at), "runs_out_at": stamp(self.runs_out_at),
         }  # fmt: skip
 
 

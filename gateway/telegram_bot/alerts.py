@@ -99,8 +99,16 @@ async def tell_directly(desk: Desk, kind: str, facts: Mapping[str, object]) -> N
 
 
 def reader(desk: Desk, admin: int) -> Reader:
-    """An admin in private, in the language in which they last wrote since the start."""
-    return Reader(desk.languages.get(admin, "en"), desk.settings.zone, admin=True)
+    """An admin in private, in the language in which they last wrote since the start; before that in that of their reports."""
+    return Reader(desk.languages.get(admin) or _configured(desk, admin), desk.settings.zone, admin=True)
+
+
+def _configured(desk: Desk, admin: int) -> str:
+    """The language of the reports that an admin gets, or else of all of them, where they have one language in common."""
+    reports = desk.settings.reports
+    own = {one.language for one in reports if one.to == f"telegram:{admin}"}
+    spoken = own or {one.language for one in reports}
+    return spoken.pop() if len(spoken) == 1 else "en"
 
 
 def _part(desk: Desk, alert: Alert, reader: Reader) -> Part:

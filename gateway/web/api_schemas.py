@@ -136,7 +136,7 @@ SCHEMAS: dict[str, Schema] = {
     "Model": fields("id object owned_by", id=TEXT, object=_is("model"), created=NUMBER, owned_by=TEXT),
     "Models": fields("object data", object=_is("list"), data=listed(ref("Model"))),
     "Budget": fields(
-        "name scope unit limit spent held left resets_at",
+        "name scope unit limit spent held left resets_at runs_out_at",
         name=TEXT,
         scope=ANY,
         unit={"type": "string", "enum": ["requests", "tokens", "micro_usd"]},
@@ -145,6 +145,7 @@ SCHEMAS: dict[str, Schema] = {
         held=NUMBER,
         left={"type": "integer"},
         resets_at=INSTANT,
+        runs_out_at=INSTANT | {"description": "when it is used up at its present pace; null where it lasts until it resets"},
     ),
     "Budgets": fields("budgets", budgets=listed(ref("Budget"))),
     "Raise": {

@@ -19,7 +19,7 @@ from gateway.cli import outcome
 from tests.cli.conftest import CONFIG
 from tests.cli.program import Inside, Ran, run
 
-BUDGET_FIELDS = ["name", "scope", "unit", "limit", "spent", "held", "left", "resets_at"]
+BUDGET_FIELDS = ["name", "scope", "unit", "limit", "spent", "held", "left", "resets_at", "runs_out_at"]
 
 
 def good(ran: Ran) -> Ran:
@@ -118,6 +118,7 @@ def test_budgets_have_their_fixed_fields_and_a_plain_table(folder: Path, inside:
     assert (listed[2]["unit"], listed[2]["limit"], listed[2]["left"]) == ("micro_usd", 1_500_000, 1_500_000)
     assert listed[0]["resets_at"] is None
     assert listed[1]["resets_at"].endswith("Z")
+    assert [one["runs_out_at"] for one in listed] == [None, None, None]
     table = good(inside("budgets")).out.splitlines()
     heads = ["budget", "scope", "unit", "per", "used", "spent", "held", "left", "limit", "resets", "at", "runs", "out"]
     assert table[0].split() == heads
@@ -225,7 +226,7 @@ def test_adjustments_are_entries_with_a_reason(folder: Path, inside: Inside) -> 
     good(inside("ledger", "adjust", "all-money", "--spent", "-0.05", "--reason", "refunded"))
     good(inside("ledger", "adjust", "person-day", "--spent", "100", "--reason", "moved", "--scope", "user=1002"))
     assert budget(inside, "all-money")["spent"] == 200_000
-    assert budget(inside, "person-day") | {"resets_at": None} == {
+    assert budget(inside, "person-day") | {"resets_at": None, "runs_out_at": None} == {
         "name": "person-day",
         "scope": {"user": "1002"},
         "unit": "tokens",
@@ -234,6 +235,7 @@ def test_adjustments_are_entries_with_a_reason(folder: Path, inside: Inside) -> 
         "held": 0,
         "left": 39_900,
         "resets_at": None,
+        "runs_out_at": None,
     }
     good(inside("ledger", "check"))
     history = good(inside("budgets", "history", "all-money", "--json")).document["history"]

@@ -47,7 +47,7 @@ async def test_budgets_have_the_fixed_fields(gateway: Gateway) -> None:
     entries = {(entry["name"], entry["scope"].get("user")): entry for entry in await gateway.budgets()}
     assert entries["hour", None] == {
         "name": "hour", "scope": {"provider": "moonshot"}, "unit": "tokens", "limit": 10_000, "spent": 14, "held": 0,
-        "left": 9_986, "resets_at": "2026-03-02T13:01:00Z",
+        "left": 9_986, "resets_at": "2026-03-02T13:01:00Z", "runs_out_at": None,
     }  # fmt: skip
     assert entries["person", "user"]["spent"] == entries["person", "admin"]["spent"] == 1
     assert (entries["money", None]["unit"], entries["money", None]["limit"]) == ("micro_usd", 500_000)

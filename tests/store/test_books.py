@@ -59,14 +59,15 @@ async def test_every_budget_is_listed_and_one_entry_per_counter(office: Office) 
     listed = [balance.as_json() for balance in await office.books.balances()]
     assert listed == [
         {"name": "hour", "scope": {"provider": "moonshot"}, "unit": "tokens", "limit": 1000, "spent": 130, "held": 50,
-         "left": 820, "resets_at": "2026-03-02T13:01:00Z"},
+         "left": 820, "resets_at": "2026-03-02T13:01:00Z", "runs_out_at": None},
         {"name": "day", "scope": {}, "unit": "micro_usd", "limit": 500, "spent": 7, "held": 0, "left": 493,
-         "resets_at": "2026-03-03T00:00:00Z"},
+         "resets_at": "2026-03-03T00:00:00Z", "runs_out_at": None},
         {"name": "person", "scope": {"user": "ada", "surface": "http"}, "unit": "tokens", "limit": 400, "spent": 100,
-         "held": 50, "left": 250, "resets_at": "2026-03-03T00:00:00Z"},
+         "held": 50, "left": 250, "resets_at": "2026-03-03T00:00:00Z", "runs_out_at": None},
         {"name": "person", "scope": {"user": "bob", "surface": "http"}, "unit": "tokens", "limit": 40, "spent": 30, "held": 0,
-         "left": 10, "resets_at": "2026-03-03T00:00:00Z"},
-        {"name": "ever", "scope": {}, "unit": "requests", "limit": 10, "spent": 2, "held": 1, "left": 7, "resets_at": None},
+         "left": 10, "resets_at": "2026-03-03T00:00:00Z", "runs_out_at": "2026-03-02T16:40:00Z"},
+        {"name": "ever", "scope": {}, "unit": "requests", "limit": 10, "spent": 2, "held": 1, "left": 7, "resets_at": None,
+         "runs_out_at": "2026-03-02T16:00:00Z"},
     ]  # fmt: skip
     assert [balance.as_json() for balance in await office.store.balances()] == listed
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gateway.store.alerts import Alerts, Sign
@@ -64,6 +65,28 @@ async def test_an_unacknowledged_alert_is_repeated_a_day_later_and_spoken_in_the
         again = run.api.bubbles(ADMIN)[-1]
         assert again is not first
         assert list(again.buttons) == ["✅ Visto"]
+
+
+REPORT = """
+[[reports]]
+name = "{name}"
+cron = "0 9 * * *"
+to = "{to}"
+language = "{language}"
+"""
+
+
+async def test_before_an_admin_has_written_alerts_are_in_the_language_of_their_reports(tmp_path: Path, sqlite_url: str) -> None:
+    reports = ((f"telegram:{ADMIN}", "es"), ("telegram:-100200", "en"))
+    text = "".join(REPORT.format(name=f"r{number}", to=to, language=spoken) for number, (to, spoken) in enumerate(reports))
+    async with rig(tmp_path, sqlite_url, admins=(ADMIN, SECOND), budgets=text) as run:
+        await note(run, "budget_exhausted:team", "budget_exhausted", **WARNING)
+        await bubble(run, "⚠️ El presupuesto team está agotado")
+        # Where the reports of others are in several languages they say nothing of this one.
+        await bubble(run, "⚠️ Budget team is used up", SECOND)
+        run.settings.become(replace(run.settings, reports=run.settings.reports[:1]))
+        await note(run, "budget_exhausted:other", "budget_exhausted", **WARNING | {"budget": "other"})
+        await bubble(run, "⚠️ El presupuesto other está agotado", SECOND)
 
 
 async def test_without_an_admin_an_alert_waits_in_the_list_and_nobody_is_written_to(tmp_path: Path, sqlite_url: str) -> None:
