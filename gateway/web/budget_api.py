@@ -98,6 +98,8 @@ class BudgetApi:
             response = web.StreamResponse(
                 headers={
                     "Content-Type": media,
+                    "Cache-Control": "no-store",
+                    "X-Content-Type-Options": "nosniff",
                     "Content-Disposition": f'attachment; filename="usage.{kind if kind in FORMATS else "csv"}"',
                     REQUEST_ID: request_id(request),
                 }

@@ -10,8 +10,9 @@ from __future__ import annotations
 import asyncio
 import hmac
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from importlib import import_module
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlsplit
 
 from aiohttp import web
 
@@ -19,7 +20,8 @@ from gateway.errors import GatewayError, InvalidRequest
 from gateway.web.app import Services
 from gateway.web.auth import request_id
 from gateway.web.dashboard import Export
-from gateway.web.dashboard.live import live
+from gateway.web.dashboard.live import OVER, STREAM, live
+from gateway.web.dashboard.once import Once
 from gateway.web.dashboard.render import Shelf
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
 from gateway.web.failures import failure
@@ -34,6 +36,10 @@ TOKEN = "csrf"  # noqa: S105  (the field's name)
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105  (the header's name)
 OPEN = frozenset({"login:ask", "login:by_key", "login:by_link"})
 """The pages before the login."""
+FORM = "application/x-www-form-urlencoded"
+FORM_BYTES_MAX = 1 << 20
+FIELDS_MAX = 500
+ENDED = "Your session has ended. Log in, and send the form once more."
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -56,6 +62,7 @@ class Door:
     def __init__(self, services: Services, export: Export, stopping: asyncio.Event) -> None:
         self._services, self._export, self._stopping = services, export, stopping
         self._shelf = Shelf(services.settings)
+        self._once = Once()
 
     def static(self, request: web.Request) -> web.StreamResponse:
         """A style sheet, a script, an icon."""
@@ -71,21 +78,30 @@ class Door:
 
     async def page(self, name: str, request: web.Request) -> web.StreamResponse:
         """Lets somebody in, or sends them to the login; then what the page answers."""
+        follows = request.method == "GET" and "text/event-stream" in request.headers.get("Accept", "")
         try:
             visit = await self._visit(request)
             if visit.session is None and name not in OPEN:
-                return self._to_login(request)
-            if request.method == "POST" and (fault := _foreign(visit, signed=name not in OPEN)):
-                return self._problem(visit, 403, "This form was not taken", fault)
+                return self._to_login(visit, follows=follows)
+            if request.method == "POST":
+                # Where it comes from is asked before anything of it is read.
+                fault = _elsewhere(request)
+                visit = visit if fault else await _filled(visit)
+                if fault := fault or ("" if name in OPEN else _unsigned(visit)):
+                    return self._problem(visit, 403, "This form was not taken", fault)
         except GatewayError as error:
             return self._failed(request, None, error)
+        except web.HTTPRequestEntityTooLarge:
+            return self._problem(visit, 413, "This form was not taken", f"It is larger than {FORM_BYTES_MAX:,} bytes.")
         module, _, function = name.partition(":")
         page: Page = getattr(import_module(f"gateway.web.dashboard.{module}"), function)
         try:
-            answer = await page(visit)
-            if isinstance(answer, View) and answer.live and "text/event-stream" in request.headers.get("Accept", ""):
+            answer = await self._once.answer(visit, page)
+            if isinstance(answer, View) and answer.live and follows:
                 return await live(visit, page, self._shelf, self._stopping, FRESH | {REQUEST_ID: request_id(request)})
         except Missing:
+            if follows:
+                return _over()
             return self._problem(visit, 404, "There is nothing here", "What this address showed is gone, or never was.")
         except (web.HTTPException, ConnectionError):
             raise
@@ -97,13 +113,7 @@ class Door:
     async def _visit(self, request: web.Request) -> Visit:
         secret = request.cookies.get(COOKIE, "")
         session = await self._services.sessions.find(secret) if secret else None
-        lists: dict[str, list[str]] = {}
-        if request.method == "POST" and "json" not in request.content_type:
-            for name, value in (await request.post()).items():
-                if isinstance(value, str):
-                    lists.setdefault(name, []).append(value)
-        form = {name: values[-1] for name, values in lists.items()}
-        return Visit(request, self._services, self._export, session, secret if session else "", form, lists)
+        return Visit(request, self._services, self._export, session, secret if session else "", {}, {})
 
     def _answered(self, visit: Visit, answer: Answer) -> web.StreamResponse:
         if isinstance(answer, web.StreamResponse):
@@ -123,9 +133,15 @@ class Door:
             response.del_cookie(SAID, path="/")
         return response
 
-    def _to_login(self, request: web.Request) -> web.StreamResponse:
-        if request.method != "GET" or "text/event-stream" in request.headers.get("Accept", ""):
-            return web.Response(status=401, headers=FRESH)
+    def _to_login(self, visit: Visit, *, follows: bool) -> web.StreamResponse:
+        request = visit.request
+        if follows:
+            return _over()
+        if request.method == "POST":
+            if request.content_type != FORM:
+                return web.Response(status=401, headers=FRESH)
+            view = View("login.html", "Log in", {"after": _back(request) or "/", "wrong": ENDED}, status=401)
+            return self._answered(visit, view)
         after = "" if request.path == "/" else f"?next={quote(request.path_qs, safe='')}"
         return web.Response(status=303, headers=FRESH | {"Location": f"/login{after}"})
 
@@ -151,24 +167,58 @@ def cookie(response: web.StreamResponse, visit: Visit, secret: str) -> None:
     response.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="Strict", secure=secure)
 
 
-def _foreign(visit: Visit, *, signed: bool) -> str:
-    """Why a form is not taken; "" for one of ours."""
-    headers = visit.request.headers
-    origin = headers.get("Origin")
-    if origin is None or urlsplit(origin).netloc != visit.request.host:
+async def _filled(visit: Visit) -> Visit:
+    """With the form's fields, if it is a form at all. Raises InvalidRequest, and HTTPRequestEntityTooLarge."""
+    if visit.request.content_type != FORM:
+        return visit
+    body = await visit.request.clone(client_max_size=FORM_BYTES_MAX).read()
+    try:
+        # Pages are UTF-8, and so is what a browser sends from them.
+        given = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
+    except ValueError:
+        raise InvalidRequest(f"the form has more than {FIELDS_MAX} fields", "form") from None
+    lists: dict[str, list[str]] = {}
+    for name, value in given:
+        lists.setdefault(name, []).append(value)
+    return replace(visit, form={name: values[-1] for name, values in lists.items()}, lists=lists)
+
+
+def _elsewhere(request: web.Request) -> str:
+    """Why a form is not taken that no page of ours can have sent; "" for one that may be ours."""
+    if _parts(request.headers.get("Origin", "")).netloc != request.host:
         return "It was sent from another site, or by a browser that does not say from where."
-    given = visit.form.get(TOKEN) or headers.get(TOKEN_HEADER) or ""
-    if signed and not hmac.compare_digest(given.encode(), visit.csrf.encode()):
+    return ""
+
+
+def _unsigned(visit: Visit) -> str:
+    """Why a form is not taken that a page of another session has sent; "" for one of this session."""
+    given = visit.form.get(TOKEN) or visit.request.headers.get(TOKEN_HEADER) or ""
+    if not hmac.compare_digest(given.encode("utf-8", "replace"), visit.csrf.encode()):
         return "It belongs to another session. Load the page again, and send it once more."
     return ""
 
 
+def inside(place: str) -> str:
+    """A place of ours; "" for any other."""
+    return place if place.startswith("/") and not place.startswith(("//", "/\\")) and place.isprintable() else ""
+
+
 def _back(request: web.Request) -> str:
     """The page from which a form came; "" where that is not one of ours."""
-    came = urlsplit(request.headers.get("Referer", ""))
-    if came.netloc != request.host:
-        return ""
-    return came.path + (f"?{came.query}" if came.query else "")
+    came = _parts(request.headers.get("Referer", ""))
+    return inside(came.path + (f"?{came.query}" if came.query else "")) if came.netloc == request.host else ""
+
+
+def _parts(address: str) -> SplitResult:
+    try:
+        return urlsplit(address)
+    except ValueError:
+        return urlsplit("")
+
+
+def _over() -> web.Response:
+    """To a page that follows what is gone: it shall look for itself."""
+    return web.Response(body=OVER, headers=FRESH | STREAM)
 
 
 def _html(body: str, status: int) -> web.Response:

@@ -10,14 +10,16 @@ from aiohttp import web
 
 from gateway.errors import GatewayError
 from gateway.web.dashboard.render import Shelf
-from gateway.web.dashboard.visit import Answer, View, Visit
+from gateway.web.dashboard.visit import Answer, Missing, View, Visit
 
 LOOK_EVERY_S = 1.0
 REST = 5
 """A page that takes long to make is made more seldom: it rests this many times as long as it took."""
 HEARTBEAT_S = 15.0
 """A silent stream gets a comment this often, so that proxies keep it and a client that left is noticed."""
-_STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
+OVER = b"event: over\ndata: {}\n\n"
+"""Tells a page to load itself again: it is then led to the login, or told that what it shows is gone."""
+STREAM = {"Content-Type": "text/event-stream", "X-Accel-Buffering": "no"}
 
 
 async def live(
@@ -27,8 +29,8 @@ async def live(
     stopping: asyncio.Event,
     headers: Mapping[str, str],
 ) -> web.StreamResponse:
-    """Sends the page's parts as they change, until the reader leaves or the session ends: that is told as "over"."""
-    response = web.StreamResponse(headers={**headers, **_STREAM})
+    """Sends the page's parts as they change until the reader leaves; the end of the session or of what is shown is told."""
+    response = web.StreamResponse(headers={**headers, **STREAM})
     await response.prepare(visit.request)
     loop = asyncio.get_running_loop()
     shown: dict[str, str] = {}
@@ -37,9 +39,12 @@ async def live(
         began = loop.time()
         try:
             if await visit.services.sessions.find(visit.secret) is None:
-                await response.write(b"event: over\ndata: {}\n\n")
+                await response.write(OVER)
                 break
             answer = await page(visit)
+        except Missing:
+            await response.write(OVER)
+            break
         except GatewayError:
             # What was begun as a stream can only wait for the database; the page itself says what is wrong.
             await _pause(stopping, LOOK_EVERY_S)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from gateway.web.dashboard.door import COOKIE, cookie
+from gateway.web.dashboard.door import COOKIE, cookie, inside
 from gateway.web.dashboard.visit import Answer, Onward, View, Visit
 
 WRONG_KEY = "That is no admin key that is in force."
@@ -13,7 +13,7 @@ WRONG_LINK = "This link was used, or its hour has passed. `sluicegate login-link
 
 async def ask(visit: Visit) -> Answer:
     """The form for a key."""
-    after = _inside(visit.asked("next"))
+    after = inside(visit.asked("next")) or "/"
     if visit.session is not None:
         return Onward(after)
     return View("login.html", "Log in", {"after": after, "wrong": ""})
@@ -21,7 +21,7 @@ async def ask(visit: Visit) -> Answer:
 
 async def by_key(visit: Visit) -> Answer:
     """An admin key opens a session. Raises LedgerUnavailable."""
-    after = _inside(visit.form.get("next", ""))
+    after = inside(visit.form.get("next", "")) or "/"
     key = await visit.services.keys.find(visit.form.get("key", "").strip())
     if key is None or not key.admin:
         return View("login.html", "Log in", {"after": after, "wrong": WRONG_KEY}, status=403)
@@ -55,8 +55,3 @@ def _opened(visit: Visit, secret: str, after: str) -> web.Response:
     response = web.Response(text=f'{body}<p><a href="{place}">You are logged in. Go on.</a></p></html>', content_type="text/html")
     cookie(response, visit, secret)
     return response
-
-
-def _inside(place: str) -> str:
-    """A place of ours; the overview for any other."""
-    return place if place.startswith("/") and not place.startswith(("//", "/\\")) and place.isprintable() else "/"

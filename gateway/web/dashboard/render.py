@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import resources
@@ -78,7 +79,12 @@ class Shelf:
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=2),
             "scope": lambda scope: " ".join(f"{kind}={value}" for kind, value in scope.items()) or "every call",
         }
-        self._templates.globals |= {"bar": bar, "navigation": NAVIGATION, "stamp_of_files": self.stamp}
+        self._templates.globals |= {
+            "bar": bar,
+            "navigation": NAVIGATION,
+            "stamp_of_files": self.stamp,
+            "number": lambda: secrets.token_hex(8),
+        }
 
     def page(self, visit: Visit, view: View, said: str, *, bad: bool = False) -> str:
         """A whole page; `said` is what the one before has done."""
