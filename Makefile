@@ -10,8 +10,9 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --req
 LOCK = build/lock/bin/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate --no-header \
 	--no-emit-index-url --no-emit-find-links
 
-# Two cores run the suite in about half the time; a file's tests stay together, so that they share its servers.
-WORKERS ?= 2
+# The tests wait for programs more than they compute: three at once keep two cores busy. A file's tests stay together, so that
+# they share its servers.
+WORKERS ?= 3
 SEEDS ?= 1000
 KILLS ?= 20
 
