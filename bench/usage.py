@@ -1,6 +1,6 @@
-"""A million usage rows: how long sums take, what an export holds in memory, and whether the gate notices either.
+"""A million usage rows: how long sums, reports and pages take, what an export holds in memory, and whether the gate notices.
 
-`python -m bench.usage [--rows 1000000]` on SQLite, in a folder of its own, in this process.
+`python -m bench.usage [--rows 1000000]` on SQLite, in a folder of its own; the server is this process, who asks it is another.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import argparse
 import asyncio
 import random
 import sqlite3
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -16,6 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
+import aiohttp
+import orjson
 import uvloop
 
 from gateway.app import App
@@ -23,13 +26,16 @@ from gateway.budget import Amounts
 from gateway.chat import Origin, Slot, Usage
 from gateway.clock import SystemClock, to_ms
 from gateway.ledger import Closing, Draft, Outcome, State
-from gateway.settings import load
-from gateway.store.export import csv_lines, json_lines
+from gateway.settings import Settings, load
 from gateway.store.migrations import upgrade
+from gateway.web.dashboard.door import COOKIE
+from gateway.web.dashboard.live import LOOK_EVERY_S
 
 CONFIG = """
 [gateway]
 database_url = "sqlite:///sluicegate.db"
+timezone = "Europe/Madrid"
+listen = "127.0.0.1:0"
 [providers.p]
 api = "demo"
 model = "m"
@@ -37,31 +43,66 @@ model = "m"
 name = "all"
 tokens = 1_000_000_000_000
 per = "month"
+[[budgets]]
+name = "provider-hour"
+provider = "p"
+tokens = 1_000_000_000_000
+per = "rolling 1h"
+[[budgets]]
+name = "person-day"
+user = "*"
+tokens = 1_000_000_000
+per = "day"
+[[budgets]]
+name = "chat-month"
+chat = "*"
+usd = 1_000_000
+per = "month"
+[[budgets]]
+name = "ever"
+usd = 1_000_000
+per = "lifetime"
 """
 DAYS = 30
 GATE_S = 3.0
 AT_ONCE = 16
-BATCH = 20_000
+PAGES = ("/", "/budgets", "/budgets/person-day", "/people", "/runs", "/api/budgets", "/usage", "/usage?by=user&by=chat")
+SUMMED = (["provider"], ["provider", "model", "day"], ["provider", "hour"], ["user"], [])
+DOWNLOAD = """
+import sys, urllib.request
+asked = urllib.request.Request(sys.argv[1], headers={"Authorization": "Bearer " + sys.argv[2]})
+while True:
+    with urllib.request.urlopen(asked) as answer:
+        size = 0
+        while block := answer.read(1 << 20):
+            size += len(block)
+    print(size, flush=True)
+"""
 
 
 def rows_of(count: int, until: datetime) -> Iterator[tuple[object, ...]]:
-    """A month of calls, evenly spread, of 5 models, 200 people and 20 chats."""
+    """A month of calls, evenly spread, of 5 models, 200 people and 20 chats; one in twenty is the next try of the one before."""
     chance, start = random.Random(1), to_ms(until - timedelta(days=DAYS))
     step = DAYS * 86_400_000 / count
     for number in range(count):
-        at, model = int(start + number * step), chance.randrange(5)
+        at, model, user = int(start + number * step), chance.randrange(5), chance.randrange(200)
+        chat = str(-chance.randrange(20)) if user % 3 else None
         prompt, output = chance.randrange(50, 2000), chance.randrange(20, 800)
+        tokens, outcome = prompt + output, "unanswered" if number % 20 == 18 else "answered"
+        request, attempt = (number - 1, 2) if number % 20 == 19 else (number, 1)
+        lines = [["all", "", "tokens", at, tokens, 10**12, tokens, 0], ["ever", "", "micro_usd", 0, tokens, 10**12, tokens, 0],
+                 ["person-day", f"user={user}", "tokens", at, tokens, 10**9, tokens, 0]]  # fmt: skip
         yield (
-            f"{at:012x}{number:020x}", f"r{number}", 1, "telegram", str(chance.randrange(200)), str(-chance.randrange(20)),
-            "default", f"p{model % 3}", f"model-{model}", f"model-{model}", prompt, output, prompt * 3, "config", "answered", 300,
-            900, at, at + 900, "settled", "", 0, 1, prompt + output,
+            f"{at:012x}{number:020x}", f"{request:032x}", attempt, "telegram", str(user), chat,
+            "digest" if user % 10 == 0 else None, "default", f"p{model % 3}", f"model-{model}", f"model-{model}", prompt, output,
+            prompt * 3, "config", outcome, 300, 900, at, at + 900, "settled", "", 0, 1, tokens, orjson.dumps(lines).decode(),
         )  # fmt: skip
 
 
 COLUMNS = (
-    "id", "request_id", "attempt", "surface", "user", "chat", "chain", "provider", "model_asked", "model_served",
+    "id", "request_id", "attempt", "surface", "user", "chat", "workflow", "chain", "provider", "model_asked", "model_served",
     "prompt_tokens", "output_tokens", "cost_micro_usd", "price_source", "outcome", "latency_to_first_token_ms",
-    "total_latency_ms", "started", "ended", "state", "owner", "deadline", "spent_requests", "spent_tokens",
+    "total_latency_ms", "started", "ended", "state", "owner", "deadline", "spent_requests", "spent_tokens", "lines",
 )  # fmt: skip
 
 
@@ -80,78 +121,154 @@ def memory_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4096 / 1e6
 
 
-async def gate_per_s(app: App, seconds: float = GATE_S) -> float:
-    """Reservations held and settled in a second, so many at once."""
-    done, end = 0, time.monotonic() + seconds
-    chance = random.Random(time.monotonic_ns())
+async def timed(name: str, work: Callable[[], Awaitable[str]]) -> None:
+    """Does it and prints how long it took, and what it says of itself."""
+    began, worked = time.monotonic(), time.process_time()
+    said = await work()
+    took, work_s = time.monotonic() - began, time.process_time() - worked
+    # On a busy machine the second figure says what the first would be on an idle one.
+    print(f"{name}: {took:.3f} s, of which {work_s:.3f} s at work, {said}")
 
-    async def call() -> None:
-        nonlocal done
-        while time.monotonic() < end:
-            draft = Draft(
-                f"{chance.getrandbits(128):032x}", Origin("r", "http"), 1, "default", Slot("p", "m"), Amounts(1, 100, 0), 50, 50,
-                to_ms(app.clock.now()) + 60_000,
-            )  # fmt: skip
-            held = await app.store.reserve(draft)
-            usage = Usage(50, 50)
-            await app.store.close(held, Closing(State.SETTLED, Amounts(1, 100, 0), Outcome.ANSWERED, usage=usage))
-            done += 1
 
-    await asyncio.gather(*(call() for _ in range(AT_ONCE)))
-    return done / seconds
+class Bench:
+    """The server, who asks it, and a month of rows."""
+
+    def __init__(self, app: App, key: str, session: aiohttp.ClientSession) -> None:
+        self.app, self._key, self._session = app, key, session
+        self.until = app.clock.now()
+        self.since = self.until - timedelta(days=DAYS)
+
+    async def gate(self, name: str) -> None:
+        """Prints the reservations held and settled in a second, so many at once."""
+        done, end = 0, time.monotonic() + GATE_S
+        chance, app = random.Random(time.monotonic_ns()), self.app
+
+        async def call() -> None:
+            nonlocal done
+            while time.monotonic() < end:
+                name, deadline = f"{chance.getrandbits(128):032x}", to_ms(app.clock.now()) + 60_000
+                draft = Draft(name, Origin("r", "http"), 1, "default", Slot("p", "m"), Amounts(1, 100, 0), 50, 50, deadline)
+                held = await app.store.reserve(draft)
+                usage = Usage(50, 50)
+                await app.store.close(held, Closing(State.SETTLED, Amounts(1, 100, 0), Outcome.ANSWERED, usage=usage))
+                done += 1
+
+        await asyncio.gather(*(call() for _ in range(AT_ONCE)))
+        print(f"gate {name}: {done / GATE_S:,.0f} calls/s")
+
+    async def sum(self, by: list[str]) -> str:
+        """The month in groups."""
+        return f"{len(await self.app.books.usage(by, self.since, self.until, self.app.settings.zone))} groups"
+
+    async def report(self) -> str:
+        """The month's report, in every form."""
+        made = await self.app.reports.make("month", at=self.until + timedelta(days=5))
+        forms = await asyncio.to_thread(lambda: (made.text(), made.png(), made.csv(), made.document()))
+        return f"{len(forms[2]):,} characters of CSV"
+
+    async def watch(self) -> None:
+        """What an open overview does: it is made again each second."""
+        await self.page("/")
+        await asyncio.sleep(LOOK_EVERY_S)
+
+    async def page(self, path: str) -> str:
+        """A page or a document, as a browser or a program gets it."""
+        query = f"{'&' if '?' in path else '?'}from={self.since:%Y-%m-%d}" if path.startswith("/usage") else ""
+        async with self._session.get(f"{self.app.address}{path}{query}") as answer:
+            assert answer.status == 200, answer.status
+            return f"{len(await answer.read()):,} bytes"
+
+    @asynccontextmanager
+    async def meanwhile(self, work: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
+        """The work again and again, as long as the block lasts."""
+
+        async def repeat() -> None:
+            while True:
+                await work()
+
+        task = asyncio.create_task(repeat())
+        await asyncio.sleep(0.2)
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    @asynccontextmanager
+    async def download(self, kind: str) -> AsyncIterator[asyncio.StreamReader]:
+        """Another process that fetches the export again and again; it says how large each one was."""
+        url = f"{self.app.address}/api/usage/export.{kind}?from={self.since:%Y-%m-%d}"
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", DOWNLOAD, url, self._key, stdout=asyncio.subprocess.PIPE
+        )
+        assert process.stdout is not None
+        yield process.stdout
+        process.kill()
+        await process.wait()
+
+    async def export(self, kind: str) -> str:
+        """One export as a file."""
+        before, most = memory_mb(), 0.0
+        async with self.download(kind) as said:
+            size = asyncio.create_task(said.readline())
+            while not size.done():
+                await asyncio.wait([size], timeout=0.05)
+                most = max(most, memory_mb() - before)
+            return f"{int(await size) / 1e6:.0f} MB, {most:.1f} MB of memory on top"
+
+
+def prepared(folder: Path, rows: int) -> Settings:
+    """A configuration and its database, filled."""
+    folder.mkdir()
+    (folder / "sluicegate.toml").write_text(CONFIG)
+    settings = load(folder / "sluicegate.toml", {})
+    upgrade(settings.database_url)
+    fill(folder / "sluicegate.db", rows)
+    print(f"{rows:,} rows, {(folder / 'sluicegate.db').stat().st_size / 1e6:,.0f} MB")
+    return settings
 
 
 @asynccontextmanager
-async def meanwhile(work: Callable[[], Awaitable[object]]) -> AsyncIterator[None]:
-    """The work again and again, as long as the block lasts."""
-
-    async def repeat() -> None:
-        while True:
-            await work()
-
-    task = asyncio.create_task(repeat())
-    yield
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-
-
-async def export(app: App, since: datetime, until: datetime, lines: Callable[..., bytes]) -> tuple[int, float]:
-    """Bytes that an export makes, and the most memory that it held on top, in MB."""
-    before, most, size = memory_mb(), 0.0, 0
-    async for page in app.books.pages(since, until):
-        size += len(lines(page))
-        most = max(most, memory_mb() - before)
-    return size, most
+async def served(folder: Path, rows: int) -> AsyncIterator[Bench]:
+    """A server on a database with so many rows, which its counters are made of."""
+    settings = await asyncio.to_thread(prepared, folder, rows)
+    async with App(settings, roles=frozenset({"scheduler", "web"})).running() as app:
+        key = await app.keys.create("bench", admin=True, actor="bench")
+        cookies, headers = {COOKIE: await app.sessions.open_by_key("bench")}, {"Authorization": f"Bearer {key}"}
+        async with aiohttp.ClientSession(cookies=cookies, headers=headers) as session:
+            yield Bench(app, key, session)
 
 
 async def measure(folder: Path, count: int) -> None:
     """Prints the figures."""
-    (folder / "sluicegate.toml").write_text(CONFIG)
-    settings = load(folder / "sluicegate.toml", {})
-    upgrade(settings.database_url)
-    async with App(settings, roles=frozenset({"scheduler"})).running() as app:
-        print(f"gate with an empty table: {await gate_per_s(app):,.0f} calls/s")
-        began = time.monotonic()
-        await asyncio.to_thread(fill, folder / "sluicegate.db", count)
-        print(f"{count:,} rows written in {time.monotonic() - began:.0f} s")
-        until = app.clock.now()
-        since = until - timedelta(days=DAYS)
-        print(f"gate with {count:,} rows: {await gate_per_s(app):,.0f} calls/s")
-        for by in (["provider"], ["provider", "model", "day"], ["user"], []):
-            began, worked = time.monotonic(), time.process_time()
-            found = await app.books.usage(by, since, until, settings.zone)
-            took, work = time.monotonic() - began, time.process_time() - worked
-            # On a busy machine the second figure says what the first would be on an idle one.
-            print(f"month by {','.join(by) or 'nothing'}: {took:.2f} s, of which {work:.2f} s at work, {len(found)} groups")
-        for name, lines in (("csv", csv_lines), ("jsonl", json_lines)):
-            began = time.monotonic()
-            size, most = await export(app, since, until, lines)
-            print(f"export as {name}: {size / 1e6:.0f} MB in {time.monotonic() - began:.0f} s, {most:.1f} MB of memory on top")
-        async with meanwhile(lambda: app.books.usage(["provider", "day"], since, until, settings.zone)):
-            print(f"gate while sums are made: {await gate_per_s(app):,.0f} calls/s")
-        async with meanwhile(lambda: export(app, since, until, csv_lines)):
-            print(f"gate while an export runs: {await gate_per_s(app):,.0f} calls/s")
+    async with served(folder / "few", 1000) as bench:
+        await bench.gate("with few rows")
+    async with served(folder / "many", count) as bench:
+        await bench.gate("with these rows")
+        await figures(bench)
+
+
+async def figures(bench: Bench) -> None:
+    """With the rows there."""
+    for by in SUMMED:
+        await timed(f"month by {','.join(by) or 'nothing'}", lambda by=by: bench.sum(by))
+    await bench.page("/")
+    for path in PAGES:
+        await timed(f"page {path}", lambda path=path: bench.page(path))
+    await timed("report of the month", bench.report)
+    for kind in ("csv", "jsonl"):
+        await timed(f"export as {kind}", lambda kind=kind: bench.export(kind))
+    for name, work in (
+        ("sums are made", lambda: bench.sum(["provider", "day"])),
+        ("the usage page is asked for", lambda: bench.page("/usage")),
+        ("the overview is open", bench.watch),
+        ("reports are made", bench.report),
+    ):
+        async with bench.meanwhile(work):
+            await bench.gate(f"while {name}")
+    for kind in ("csv", "jsonl"):
+        async with bench.download(kind):
+            await asyncio.sleep(0.5)
+            await bench.gate(f"while an export as {kind} runs")
 
 
 def main() -> None:
