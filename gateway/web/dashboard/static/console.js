@@ -15,17 +15,25 @@ const tick = () => {
   }
 };
 
+// What a link or a button is for, so that it is found again where things have moved.
+const meaning = (one) => [one.href, one.form?.action, ...(one.form ? new FormData(one.form).values() : []), one.textContent].join("\n");
+
 // What the reader has opened or stands on is kept when a part is put in the place of its older self.
 const renew = (part, html) => {
-  const active = document.activeElement;
-  if (part.contains(active) && active.matches("input, textarea, select")) return false;
-  const place = part.contains(active) ? [...part.querySelectorAll("a, button, summary")].indexOf(active) : -1;
+  const active = part.contains(document.activeElement) ? document.activeElement : null;
+  if (active?.matches("input, textarea, select")) return false;
+  const meant = active && meaning(active);
   const open = new Set([...part.querySelectorAll("details[open]")].map((one) => one.id));
   part.innerHTML = html;
   for (const one of part.querySelectorAll("details")) if (open.has(one.id)) one.open = true;
-  if (place >= 0) part.querySelectorAll("a, button, summary")[place]?.focus({ preventScroll: true });
+  if (active) {
+    const same = [...part.querySelectorAll("a, button, summary")].find((one) => meaning(one) === meant);
+    (same ?? document.getElementById("main")).focus({ preventScroll: true });
+  }
   return true;
 };
+
+const AGAIN_MS = 5000;
 
 const follow = () => {
   const late = new Map();
@@ -36,15 +44,36 @@ const follow = () => {
   };
   document.addEventListener("focusout", () => setTimeout(() => late.forEach((html, id) => show(id, html)), 0));
   const pulse = document.querySelector("[data-pulse]");
-  const source = new EventSource(location.href);
-  source.onopen = () => { if (pulse) pulse.hidden = false; };
-  source.onerror = () => { if (pulse) pulse.hidden = true; };
-  source.onmessage = (event) => {
-    for (const [id, html] of Object.entries(JSON.parse(event.data))) show(id, html);
-    tick();
+  pulse?.setAttribute("role", "status");
+  const say = (live) => {
+    if (!pulse) return;
+    pulse.hidden = false;
+    pulse.classList.toggle("off", !live);
+    pulse.textContent = live ? "live" : "not live: connecting again";
   };
-  source.addEventListener("over", () => { source.close(); location.reload(); });
-  addEventListener("pagehide", () => source.close());
+  let source = null, waiting = 0;
+  const stop = () => { clearTimeout(waiting); source?.close(); source = null; };
+  const start = () => {
+    stop();
+    source = new EventSource(location.href);
+    source.onopen = () => say(true);
+    source.onerror = () => {
+      say(false);
+      // By itself a browser tries again after a broken connection, and never after an answer that says no.
+      if (source?.readyState === EventSource.CLOSED) waiting = setTimeout(start, AGAIN_MS);
+    };
+    source.onmessage = (event) => {
+      for (const [id, html] of Object.entries(JSON.parse(event.data))) show(id, html);
+      tick();
+    };
+    source.addEventListener("over", () => { stop(); location.reload(); });
+  };
+  // A browser has six connections for a server: pages that nobody sees must not keep those of the one that is looked at.
+  const seen = () => { if (document.hidden) stop(); else if (!source) start(); };
+  document.addEventListener("visibilitychange", seen);
+  addEventListener("pagehide", stop);
+  addEventListener("pageshow", seen);
+  seen();
 };
 
 document.addEventListener("submit", (event) => {
