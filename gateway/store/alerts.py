@@ -169,8 +169,8 @@ def _remind(connection: Connection, now: int) -> list[Alert]:
             _end(connection, row.subject, now)
             continue
         connection.execute(update(alerts).where(alerts.c.id == row.id).values(told=now))
-        again = {"state": "pending", "message_id": None, "shown": ""}
-        connection.execute(update(tg_posts).where(tg_posts.c.subject == f"{POST}{row.id}").values(again))
+        # As if it were new: told to those who are admins now.
+        connection.execute(delete(tg_posts).where(tg_posts.c.subject == f"{POST}{row.id}"))
         told.append(alert)
     return told
 

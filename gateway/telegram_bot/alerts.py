@@ -24,8 +24,6 @@ log = structlog.get_logger()
 
 NOTED = "noted:"
 """How the data of the button begins; the alert's number follows."""
-NOWHERE = Lane(0)
-"""Stands for an alert for which there is no admin: it is in the log and in the list of alerts."""
 NAME_MAX = 60
 ACKNOWLEDGED = "noted"
 
@@ -37,11 +35,9 @@ class Alerts:
         self._desk = desk
 
     async def place(self, alert: Alert) -> None:
-        """Decides where an alert is told, once."""
-        desk = self._desk
-        lanes = [Lane(admin) for admin in await desk.admins()]
-        state = PostState.PENDING if lanes else PostState.FAILED
-        await desk.posts.want(f"{POST}{alert.id}", lanes or [NOWHERE], state)
+        """Decides where an alert is told, once. While this bot has no admin it is left to another one, or until it has."""
+        lanes = [Lane(admin) for admin in await self._desk.admins()]
+        await self._desk.posts.want(f"{POST}{alert.id}", lanes)
 
     async def bring(self, post: Post) -> None:
         """Tells an alert, or signs the message with who has acknowledged it. Raises Later."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gateway.store.alerts import Alerts, Sign
 from gateway.store.telegram_runs import Posts
-from tests.doubles.botapi import Bubble
+from tests.doubles.botapi import Bubble, Fault
 from tests.telegram_bot.rig import ADMIN, OTHER, Rig, rig
 
 SECOND = 2
@@ -92,9 +92,8 @@ async def test_before_an_admin_has_written_alerts_are_in_the_language_of_their_r
 async def test_without_an_admin_an_alert_waits_in_the_list_and_nobody_is_written_to(tmp_path: Path, sqlite_url: str) -> None:
     async with rig(tmp_path, sqlite_url, admins=()) as run:
         await note(run, "overrun:p:m", "overrun", slot="p:m", tokens=9, held_tokens=5, micro_usd=30_000, held_micro_usd=20_000)
-        alerts = Alerts(run.database, run.clock)
-        await run.eventually(alerts.untold, lambda found: not found)
-        assert [alert.kind for alert in await alerts.newest()] == ["overrun"]
+        await run.idle()
+        assert [alert.kind for alert in await Alerts(run.database, run.clock).newest()] == ["overrun"]
         assert run.api.made("sendMessage") == []
 
 
@@ -103,3 +102,40 @@ async def test_what_the_database_cannot_keep_is_said_without_it(tmp_path: Path, 
         await run.bot.tell_admins("ledger_unavailable", {"reason": "the disk is full"})
         said = await bubble(run, "⚠️ The ledger cannot be used (the disk is full).")
         assert not said.buttons
+
+
+async def test_who_became_an_admin_later_is_told_too_and_who_is_none_any_more_is_not(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, admins=()) as run:
+        await note(run, "budget_exhausted:team", "budget_exhausted", **WARNING)
+        await run.idle()
+        assert run.api.made("sendMessage") == []
+        # The first admin comes the same day: nobody has heard of it yet.
+        run.admins = (ADMIN,)
+        await run.restart()
+        await bubble(run, "⚠️ Budget team is used up")
+        await run.eventually(lambda: Posts(run.database, run.bot.bot_id).of("alert:1"), lambda posts: posts[0].state == "sent")
+        # A day later somebody else has the office.
+        run.admins = (SECOND,)
+        await run.restart()
+        run.clock.advance(hours=25)
+        await Alerts(run.database, run.clock).note([])
+        await bubble(run, "⚠️ Budget team is used up", SECOND)
+        await run.idle()
+        assert len(run.api.bubbles(ADMIN)) == 1
+        assert {call.chat for call in run.api.made("sendMessage")} == {ADMIN, SECOND}
+
+
+async def test_an_admin_who_has_blocked_the_bot_keeps_no_other_from_hearing(tmp_path: Path, sqlite_url: str) -> None:
+    async with rig(tmp_path, sqlite_url, admins=(ADMIN, SECOND)) as run:
+        blocked = "Forbidden: bot was blocked by the user"
+        run.api.faults.append(Fault("sendMessage", blocked, 403, times=99, match=lambda fields: int(fields["chat_id"]) == ADMIN))
+        await note(run, "budget_exhausted:team", "budget_exhausted", **WARNING)
+        theirs = await bubble(run, "⚠️ Budget team is used up", SECOND)
+        posts = Posts(run.database, run.bot.bot_id)
+        ends = ("failed", "sent")
+        states = await run.eventually(lambda: posts.of("alert:1"), lambda found: all(one.state in ends for one in found))
+        assert {one.lane.chat_id: one.state.value for one in states} == {ADMIN: "failed", SECOND: "sent"}
+        await run.bot.tell_admins("ledger_unavailable", {"reason": "the disk is full"})
+        await bubble(run, "⚠️ The ledger cannot be used", SECOND)
+        await run.api.tap(theirs, "Acknowledge", SECOND)
+        await run.api.until(lambda: f"Acknowledged by P{SECOND}" in theirs.text)
