@@ -309,6 +309,7 @@ class App:
             sessions=self.sessions,
             people=self._people(),
             parts=self.parts,
+            reports=lambda: self.reports,
             alerts=self.alerts,
             reload=self.reload,
             ready=checks(self.store, self.worker, self.bot),

@@ -11,7 +11,7 @@ import typer
 
 from gateway.cli.outcome import DONE, FAILED, USAGE, CommandError
 from gateway.cli.render import document, moment, on_terminal, show, stamp
-from gateway.cli.session import load_settings, opened
+from gateway.cli.session import actor, load_settings, opened
 from gateway.runs import Notice, NoticeState
 from gateway.settings import ReportSettings
 
@@ -58,8 +58,7 @@ async def report(config: Path | None, period: str, format_: str, *, send: bool) 
 async def _send(app: App, wanted: list[ReportSettings], period: str, *, as_json: bool) -> int:
     if not wanted:
         raise CommandError(f'the configuration has no [[reports]] with period = "{period}": it says where one is sent', USAGE)
-    sent = [(one, await app.reports.send_now(one)) for one in wanted]
-    await app.reports.file()
+    sent = [(one, await app.reports.send_now(one, actor())) for one in wanted]
     found = []
     for one, notice in sent:
         for _ in range(LOOKS):

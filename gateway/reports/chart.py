@@ -1,4 +1,4 @@
-"""The drawing of a report: what each hour or day took, stacked by provider, with the limit as a line.
+"""The one drawing of spending: what each hour or day took, stacked by provider, with the limit as a line.
 
 `svg` is an SVG of presentation attributes alone, so that it also stands in a page with a strict content policy; `png` is the
 same as a picture. Text vanishes without a font, so the font travels with the program.
@@ -22,6 +22,8 @@ ZOOM = 1.6
 LEFT, RIGHT, TOP, BOTTOM = 134, 24, 178, 146
 TITLE, SUBTITLE, SMALL = 34, 25, 22
 """The sizes of letters."""
+BAR_MAX = 64
+"""As wide as a bar is at most."""
 HEADING = 210
 """As wide as the heading of the present period is at most."""
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b")
@@ -46,7 +48,14 @@ class Theme:
 
 
 LIGHT = Theme("#ffffff", "#1b1f24", "#d0d5db", "#f1f4f8", "#c0272d")
-DARK = Theme("#14181d", "#e8ebef", "#3a424c", "#1e242c", "#ff7b72")
+PAGE = Theme(
+    "var(--chart-paper, none)",
+    "var(--chart-ink, currentColor)",
+    "var(--chart-faint, #d0d5db)",
+    "var(--chart-shade, none)",
+    "var(--chart-limit, #c0272d)",
+)
+"""The colours of the page that it stands in, light or dark: its style sheet gives these names their values."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,8 @@ class Bar:
 
     values: Mapping[str, int]
     label: str = ""
+    said: str = ""
+    """When it was, for whoever points at it; "" where nobody can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +105,13 @@ def svg(chart: Chart, theme: Theme = LIGHT) -> str:
         _text(24, 48, chart.title, TITLE, theme.ink, weight="bold"),
         _text(24, 84, chart.subtitle, SUBTITLE, theme.ink),
         *_frame(chart, theme, top, step),
-        *_stacks(bars, top),
+        *_stacks(chart, bars, top),
         *_under(chart, theme),
         *_limit(chart, theme, top),
         *_legend(names, theme),
         "</svg>",
     ]
-    return "\n".join(parts)
+    return "\n".join(part for part in parts if part)
 
 
 def png(chart: Chart) -> bytes:
@@ -113,8 +124,12 @@ def png(chart: Chart) -> bytes:
         return bytes(resvg_py.svg_to_bytes(drawn, zoom=ZOOM, font_files=[str(font)], font_family=FONT, skip_system_fonts=True))
 
 
-def _series(chart: Chart) -> tuple[list[tuple[str, str]], list[list[tuple[str, int]]]]:
-    """Each series with its colour, the greatest first; and each bar as colours and values from the ground up."""
+Part = tuple[str, str, int]
+"""Of a bar: its series, its colour and its value."""
+
+
+def _series(chart: Chart) -> tuple[list[tuple[str, str]], list[list[Part]]]:
+    """Each series with its colour, the greatest first; and each bar from the ground up."""
     sums: dict[str, int] = {}
     for bar in chart.bars:
         for name, value in bar.values.items():
@@ -125,17 +140,17 @@ def _series(chart: Chart) -> tuple[list[tuple[str, str]], list[list[tuple[str, i
     names = [(name, colours[name]) for name in shown]
     bars = []
     for bar in chart.bars:
-        stack = [(colours[name], bar.values.get(name, 0)) for name in shown]
-        stack.append((REST_COLOUR, sum(value for name, value in bar.values.items() if name not in colours)))
-        bars.append([(colour, value) for colour, value in stack if value > 0])
+        stack = [(name, colours[name], bar.values.get(name, 0)) for name in shown]
+        stack.append((chart.rest, REST_COLOUR, sum(value for name, value in bar.values.items() if name not in colours)))
+        bars.append([part for part in stack if part[2] > 0])
     if len(ranked) > len(shown):
         names.append((chart.rest, REST_COLOUR))
     return names, bars
 
 
-def _scale(chart: Chart, bars: Sequence[Sequence[tuple[str, int]]]) -> tuple[int, int]:
+def _scale(chart: Chart, bars: Sequence[Sequence[Part]]) -> tuple[int, int]:
     """The value at the top of the plot, and the space between its ticks, which divides it evenly."""
-    highest = max((sum(value for _, value in bar) for bar in bars), default=0)
+    highest = max((sum(value for _, _, value in bar) for bar in bars), default=0)
     if chart.limit is not None and _drawn(chart.limit, highest):
         highest = max(highest, chart.limit.value)
     step = _step(highest)
@@ -183,16 +198,23 @@ def _frame(chart: Chart, theme: Theme, top: int, step: int) -> list[str]:
     return parts
 
 
-def _stacks(bars: Sequence[Sequence[tuple[str, int]]], top: int) -> list[str]:
-    slot = (WIDTH - LEFT - RIGHT) / max(len(bars), 1)
-    wide, parts = max(slot * 0.78, 1.5), []
+def _stacks(chart: Chart, bars: Sequence[Sequence[Part]], top: int) -> list[str]:
+    slot = _slot(chart)
+    wide, parts = min(max(slot * 0.78, 1.5), BAR_MAX), []
     for number, bar in enumerate(bars):
         x, ground = LEFT + number * slot + (slot - wide) / 2, 0
-        for colour, value in bar:
+        for name, colour, value in bar:
             low, high = _y(ground, top), _y(ground + value, top)
-            parts.append(f'<rect x="{x:.1f}" y="{high:.1f}" width="{wide:.1f}" height="{low - high:.1f}" fill="{colour}"/>')
+            box = f'<rect x="{x:.1f}" y="{high:.1f}" width="{wide:.1f}" height="{low - high:.1f}" fill="{colour}"'
+            parts.append(f"{box}>{_pointed(chart, number, name, value)}</rect>" if chart.bars[number].said else f"{box}/>")
             ground += value
     return parts
+
+
+def _pointed(chart: Chart, number: int, name: str, value: int) -> str:
+    """What a pointer over a part of a bar is told."""
+    said = f"{chart.bars[number].said} {name}: {amount(chart.language, chart.unit, value)}"
+    return f"<title>{escape(_plain(said))}</title>"
 
 
 def _under(chart: Chart, theme: Theme) -> list[str]:
@@ -229,6 +251,8 @@ def _legend(names: Sequence[tuple[str, str]], theme: Theme) -> list[str]:
 
 
 def _text(x: float, y: float, said: str, size: int, colour: str, anchor: str = "start", weight: str = "normal") -> str:
+    if not said:
+        return ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" font-weight="{weight}" text-anchor="{anchor}" fill="{colour}">'
         f"{escape(_plain(said))}</text>"

@@ -7,9 +7,9 @@ became of it is kept with it. The bot brings it to chats; folders are written he
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,16 +17,17 @@ import structlog
 
 from gateway.clock import Clock
 from gateway.effects import EffectError, Folder
-from gateway.reports.chart import DARK, LIGHT, png, svg
-from gateway.reports.drawing import chart_of
+from gateway.reports.chart import PAGE, png, svg
+from gateway.reports.drawing import chart_of, chart_over
 from gateway.reports.figures import Report, figures, kinds, told
 from gateway.reports.periods import Periods
+from gateway.reports.sections import Section, sections
 from gateway.reports.table import csv_of, document
 from gateway.reports.text import text_of
 from gateway.runs import Attachment, Notice, NoticeState, stamp
 from gateway.settings import ReportSettings, Settings
 from gateway.store.books import Books
-from gateway.store.outbox import FILE, Outbox
+from gateway.store.outbox import FILE, Asked, Outbox
 
 log = structlog.get_logger(__name__)
 
@@ -47,9 +48,13 @@ class Made:
         """The chart, as a picture."""
         return png(chart_of(self.report, self.language))
 
-    def svg(self, *, dark: bool = False) -> str:
-        """The chart, for a page."""
-        return svg(chart_of(self.report, self.language), DARK if dark else LIGHT)
+    def sections(self) -> list[Section]:
+        """The same as the text, for a page."""
+        return sections(self.report, self.language, self.now)
+
+    def svg(self) -> str:
+        """The chart, for a page: in the page's own colours."""
+        return svg(chart_of(self.report, self.language), PAGE)
 
     def csv(self) -> str:
         """The figures as a table."""
@@ -75,6 +80,19 @@ class Reports:
         report = await asyncio.to_thread(figures, periods, budgets, said)
         return Made(report, language, now)
 
+    async def chart(
+        self, rows: Sequence[Mapping[str, Any]], bar: str, since: datetime, until: datetime, language: str = "en"
+    ) -> str | None:
+        """The same drawing of what `Books.usage` gives by `bar` ("hour" or "day") and provider, for a page.
+
+        None where nothing was spent. The limits are those of this moment.
+        """
+        budgets, zone = self._settings.budgets.by_name, self._settings.zone
+        limits = [(budgets[one.name], one.limit) for one in await self._books.balances() if one.name in budgets]
+        span = since, min(until, max(self._clock.now(), since + timedelta(seconds=1)))
+        chart = await asyncio.to_thread(chart_over, rows, bar, span, zone, limits, language)
+        return None if chart is None else svg(chart, PAGE)
+
     async def ring(self, report: ReportSettings, fire: datetime) -> None:
         """Sends the report that is due at `fire`, unless that was done. The same when done twice."""
         key = f"{prefix(report)}{stamp(fire)}"
@@ -82,10 +100,14 @@ class Reports:
             log.info("report_made", report=report.name, fire=stamp(fire), to=report.to)
         await self.file()
 
-    async def send_now(self, report: ReportSettings) -> Notice:
-        """Sends a configured report of this moment, whatever was sent before."""
+    async def send_now(self, report: ReportSettings, actor: str) -> Notice:
+        """Sends a configured report of this moment, whatever was sent before, and says how far that has come. Audited."""
         key = f"{prefix(report)}asked {stamp(self._clock.now())}"
-        return await self._send(report, key, None) or await self._sent(key)
+        await self._send(report, key, None, actor)
+        await self.file()
+        found = await self._outbox.get(key)
+        assert found is not None, "it was put there a moment ago"
+        return found
 
     async def ask(self, key: str, period: str, to: str, language: str, *, table: bool, bot: int | None) -> None:
         """Sends a report of this moment to a chat, once per key."""
@@ -113,18 +135,15 @@ class Reports:
         """What became of one."""
         return await self._outbox.get(key)
 
-    async def _sent(self, key: str) -> Notice:
-        found = await self._outbox.get(key)
-        assert found is not None, "it was there a moment ago"
-        return found
-
-    async def _send(self, report: ReportSettings, key: str, fire: datetime | None) -> Notice | None:
+    async def _send(self, report: ReportSettings, key: str, fire: datetime | None, actor: str = "") -> Notice | None:
         made = await self.make(report.period, report.language, fire)
-        return await self._put(key, report.to, made, report.name, table=report.csv, bot=self._bot())
+        return await self._put(key, report.to, made, report.name, table=report.csv, bot=self._bot(), actor=actor)
 
-    async def _put(self, key: str, to: str, made: Made, name: str, *, table: bool, bot: int | None) -> Notice | None:
+    async def _put(
+        self, key: str, to: str, made: Made, name: str, *, table: bool, bot: int | None, actor: str = ""
+    ) -> Notice | None:
         attachments = await asyncio.to_thread(_attachments, made, name, table)
-        return await self._outbox.put(key, to, made.text(), attachments, bot)
+        return await self._outbox.put(key, to, made.text(), attachments, bot, Asked(actor, name) if actor else None)
 
     def _bot(self) -> int | None:
         """The bot of this configuration: another one on the same database may not know the chat."""

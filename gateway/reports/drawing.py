@@ -1,22 +1,35 @@
-"""From the figures of a report to its chart: which unit, which labels, and which limit is the line. Pure."""
+"""From figures to the chart: which unit, which labels, and which limit is the line. Pure."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
 
-from babel.dates import format_skeleton
+from babel.dates import format_date, format_skeleton
 
-from gateway.budget import Calendar, Rolling, Window
+from gateway.budget import Amounts, Budget, Calendar, Rolling, Unit, Window
 from gateway.notice import text
 from gateway.notice.catalogue import best
 from gateway.reports.chart import Bar, Chart, Limit
-from gateway.reports.figures import BudgetFigures, Report
-from gateway.reports.words import amount, period_short, with_unit
+from gateway.reports.figures import Report
+from gateway.reports.words import amount, between, period_short, with_unit
 
 HOURS_BETWEEN = 6
 DAYS_BETWEEN = 5
 LABELLED_MAX = 25
 """A later day's number would touch the next month's first."""
+BARS_MAX = 400
+LABELS = 9
+"""As many fit beneath a chart of any time."""
+HOURS = (1, 2, 3, 6, 12)
+WEEK, MONTH = 7, 31
+MONTHS_BETWEEN = 62
+"""Of more days than these it is the months that are named."""
+
+Place = date
+"""A day, or an hour: a datetime is a date."""
 
 
 def chart_of(report: Report, language: str) -> Chart:
@@ -24,59 +37,149 @@ def chart_of(report: Report, language: str) -> Chart:
     periods, unit = report.periods, report.unit
     starts = periods.bars()
     bars = [
-        Bar({name: amounts.of(unit) for name, amounts in taken.items()}, label)
-        for taken, label in zip(report.bars, _labels(report, language), strict=True)
+        Bar({name: amounts.of(unit) for name, amounts in taken.items()}, label, _said(start, hourly=periods.hourly))
+        for start, taken, label in zip(starts, report.bars, _labels(report, language), strict=True)
     ]
     return Chart(
-        title=text(language, f"report_chart_{periods.bar}_{'money' if report.money else 'tokens'}"),
+        title=_title(periods.bar, unit, language),
         subtitle=f"{period_short(language, periods)}: {with_unit(language, unit, _sum(report))}",
         unit=unit,
         bars=bars,
         headings=(period_short(language, periods), text(language, "report_chart_since")),
         border=sum(start < periods.start for start in starts),
-        limit=_limit(report, language),
+        limit=_limit(((line.budget, line.fullest.limit) for line in report.budgets), unit, language, hourly=periods.hourly),
         rest=text(language, "report_chart_rest"),
         language=language,
     )
+
+
+def chart_over(
+    rows: Sequence[Mapping[str, Any]],
+    bar: str,
+    span: tuple[datetime, datetime],
+    zone: ZoneInfo,
+    limits: Iterable[tuple[Budget, int]],
+    language: str,
+) -> Chart | None:
+    """The chart of any time: of sums by `bar` ("hour" or "day") and provider. None where nothing was spent.
+
+    A span of more than BARS_MAX bars is drawn from the first one with anything in it, and the last of them alone.
+    """
+    unit, hourly = Unit.MICRO_USD if any(row["cost_micro_usd"] for row in rows) else Unit.TOKENS, bar == "hour"
+    spent: dict[Place, dict[str, int]] = {}
+    for row in rows:
+        if value := Amounts(row["requests"], row["tokens"], row["cost_micro_usd"]).of(unit):
+            spent.setdefault(_place(row[bar], hourly=hourly), {})[row["provider"]] = value
+    if not spent:
+        return None
+    # In UTC: by the clock of the zone a moment before an hour may be two hours before it.
+    ends = span[0], span[1].astimezone(UTC) - timedelta(milliseconds=1)
+    first, last = (_place(instant.astimezone(zone), hourly=hourly) for instant in ends)
+    places = _places(first, last)
+    if len(places) > BARS_MAX:
+        places = _places(min(spent), last)[-BARS_MAX:]
+    local = [place.astimezone(zone) if isinstance(place, datetime) else place for place in places]
+    labels = _few(local, language, hourly=hourly)
+    total = sum(sum(spent.get(place, {}).values()) for place in places)
+    said = between(language, _day(local[0]), _day(local[-1]))
+    return Chart(
+        title=_title(bar, unit, language),
+        subtitle=f"{said}: {with_unit(language, unit, total)}",
+        unit=unit,
+        bars=[
+            Bar(spent.get(place, {}), label, _said(start, hourly=hourly))
+            for place, start, label in zip(places, local, labels, strict=True)
+        ],
+        headings=("", ""),
+        border=len(places),
+        limit=_limit(limits, unit, language, hourly=hourly),
+        rest=text(language, "report_chart_rest"),
+        language=language,
+    )
+
+
+def _title(bar: str, unit: Unit, language: str) -> str:
+    return text(language, f"report_chart_{bar}_{'money' if unit is Unit.MICRO_USD else 'tokens'}")
 
 
 def _sum(report: Report) -> int:
     return report.previous.cost_micro_usd if report.money else report.previous.tokens
 
 
+def _place(local: datetime, *, hourly: bool) -> Place:
+    """An hour as an instant in UTC, since an autumn night has one twice by the clock; a day as its date."""
+    return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC) if hourly else local.date()
+
+
+def _places(first: Place, last: Place) -> list[Place]:
+    """Every hour or day from the first to the last: a time in which nothing was spent has its place too."""
+    step = timedelta(hours=1) if isinstance(first, datetime) else timedelta(days=1)
+    return [first + number * step for number in range((last - first) // step + 1)]
+
+
+def _day(local: Place) -> date:
+    return local.date() if isinstance(local, datetime) else local
+
+
+def _said(start: Place, *, hourly: bool) -> str:
+    return f"{start:%Y-%m-%d %H:%M}" if hourly else f"{start:%Y-%m-%d}"
+
+
 def _labels(report: Report, language: str) -> list[str]:
     periods = report.periods
     starts = periods.bars()
     if periods.hourly:
-        return [f"{start:%H}" if start.hour % HOURS_BETWEEN == 0 and not start.fold else "" for start in starts]
+        return _hours(starts, HOURS_BETWEEN)
     if periods.kind == "week":
-        return [format_skeleton("E", start, locale=best(language)) for start in starts]
-    days = {1, *range(DAYS_BETWEEN, LABELLED_MAX + 1, DAYS_BETWEEN)}
-    return [str(start.day) if start.day in days else "" for start in starts]
+        return [_weekday(start, language) for start in starts]
+    return _numbers(starts)
 
 
-def _limit(report: Report, language: str) -> Limit | None:
+def _weekday(day: Place, language: str) -> str:
+    return format_skeleton("E", day, locale=best(language))
+
+
+def _hours(starts: Sequence[Place], between: int) -> list[str]:
+    hours = [start for start in starts if isinstance(start, datetime)]
+    return [f"{start:%H}" if start.hour % between == 0 and not start.fold else "" for start in hours]
+
+
+def _numbers(days: Sequence[Place]) -> list[str]:
+    named = {1, *range(DAYS_BETWEEN, LABELLED_MAX + 1, DAYS_BETWEEN)}
+    return [str(day.day) if day.day in named else "" for day in days]
+
+
+def _few(places: Sequence[Place], language: str, *, hourly: bool) -> list[str]:
+    """Beneath any number of bars no more labels than there is room for."""
+    if hourly:
+        return _hours(places, next((hours for hours in HOURS if len(places) <= hours * LABELS), HOURS[-1]))
+    if len(places) <= WEEK:
+        return [_weekday(day, language) for day in places]
+    if len(places) <= LABELS:
+        return [str(day.day) for day in places]
+    if len(places) <= MONTHS_BETWEEN:
+        return _numbers(places)
+    every = 1 if len(places) <= MONTH * LABELS else 2
+    return [format_date(day, "LLL", best(language)) if day.day == 1 and (day.month - 1) % every == 0 else "" for day in places]
+
+
+def _limit(limits: Iterable[tuple[Budget, int]], unit: Unit, language: str, *, hourly: bool) -> Limit | None:
     """The limit of every call that is tightest per bar; of a longer window its even share."""
-    found = [pair for line in report.budgets if (pair := _per_bar(report, line)) is not None]
+    found = [
+        (parts, max(limit // parts, 1), budget)
+        for budget, limit in limits
+        if not budget.scope and budget.unit is unit and limit > 0 and (parts := _bars_in(budget.window, hourly=hourly))
+    ]
     if not found:
         return None
     # One that is about a bar itself says more than a share of a longer one.
-    parts, value, line = min(found, key=lambda each: (each[0] > 1, each[1]))
-    said = amount(language, report.unit, value)
+    parts, value, budget = min(found, key=lambda each: (each[0] > 1, each[1]))
     key = "report_chart_limit" if parts == 1 else "report_chart_pace"
-    return Limit(value, text(language, key, name=line.budget.name, amount=said))
+    return Limit(value, text(language, key, name=budget.name, amount=amount(language, unit, value)))
 
 
-def _per_bar(report: Report, line: BudgetFigures) -> tuple[int, int, BudgetFigures] | None:
-    budget = line.budget
-    parts = _bars_in(budget.window, hourly=report.periods.hourly)
-    if budget.scope or budget.unit is not report.unit or parts is None or line.fullest.limit <= 0:
-        return None
-    return parts, max(line.fullest.limit // parts, 1), line
-
-
-def _bars_in(window: Window, *, hourly: bool) -> int | None:
-    """How many bars a window is long; None where it is shorter than one, or has no length."""
+def _bars_in(window: Window, *, hourly: bool) -> int:
+    """How many bars a window is long; 0 where it is shorter than one, or has no length."""
     if isinstance(window, Rolling):
         length = timedelta(seconds=window.length_s)
     elif isinstance(window, Calendar) and window.kind != "minute":
@@ -84,6 +187,5 @@ def _bars_in(window: Window, *, hourly: bool) -> int | None:
             window.kind, timedelta(days=30)
         )
     else:
-        return None
-    parts = length // timedelta(hours=1 if hourly else 24)
-    return parts or None
+        return 0
+    return length // timedelta(hours=1 if hourly else 24)

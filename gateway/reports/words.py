@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from decimal import Decimal
 
 from babel.dates import format_date, format_interval, format_skeleton, format_time
@@ -84,6 +84,13 @@ def period_before(language: str, periods: Periods) -> str:
 def period_short(language: str, periods: Periods) -> str:
     """The previous one in few letters."""
     return _span(language, periods, periods.previous, periods.start, "short")
+
+
+def between(language: str, first: date, last: date) -> str:
+    """From a day to another, both of them in it."""
+    if first == last:
+        return format_skeleton("MMMEd", first, locale=best(language))
+    return format_interval(first, last, "yMMMd", locale=best(language))
 
 
 def _span(language: str, periods: Periods, start: datetime, end: datetime, style: str) -> str:

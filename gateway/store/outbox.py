@@ -7,6 +7,7 @@ became of it, as with the notices of runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -14,12 +15,21 @@ from sqlalchemy import Connection, Select, delete, insert, select, update
 
 from gateway.clock import Clock, to_ms
 from gateway.runs import Attachment, Notice, NoticeState
+from gateway.store.audit import record
 from gateway.store.database import Database
 from gateway.store.run_rows import notice_of, text
 from gateway.store.run_tables import outbox, outbox_files
 from gateway.store.telegram import upsert
 
 FILE = "file:"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who had a report sent by hand, and which: for the audit."""
+
+    actor: str
+    report: str
 
 
 class Outbox:
@@ -29,11 +39,17 @@ class Outbox:
         self._database, self._clock = database, clock
 
     async def put(
-        self, key: str, to: str, said: str, attachments: Sequence[Attachment] = (), bot: int | None = None
+        self,
+        key: str,
+        to: str,
+        said: str,
+        attachments: Sequence[Attachment] = (),
+        bot: int | None = None,
+        asked: Asked | None = None,
     ) -> Notice | None:
         """Adds something to be told; None where the key is there already. `bot` alone may send it; None: any."""
-        row = {"run": "", "step": key, "to": to, "text": text(said), "created": to_ms(self._clock.now()), "bot": bot}
-        row |= {"state": NoticeState.PENDING.value, "detail": ""}
+        row: dict[str, Any] = {"run": "", "step": key, "to": to, "text": text(said), "bot": bot}
+        row |= {"created": to_ms(self._clock.now()), "state": NoticeState.PENDING.value, "detail": ""}
 
         def work(connection: Connection) -> Notice | None:
             added = upsert(connection, outbox).values(row).on_conflict_do_nothing().returning(outbox)
@@ -46,6 +62,8 @@ class Outbox:
             ]
             if files:
                 connection.execute(insert(outbox_files), files)
+            if asked is not None:
+                record(connection, row["created"], asked.actor, "send report", asked.report, to=to)
             return notice_of(found)
 
         return await self._database.write(work)

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 from aiohttp import web
@@ -19,7 +20,8 @@ from aiohttp.typedefs import Handler, Middleware
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher
 from gateway.errors import GatewayError
-from gateway.settings import Settings
+from gateway.runs import Notice
+from gateway.settings import ReportSettings, Settings
 from gateway.store.books import Books
 from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
@@ -63,6 +65,50 @@ class Receiver(Protocol):
         ...
 
 
+class Told(Protocol):
+    """A report that was made."""
+
+    def sections(self) -> Sequence[object]:
+        """What it says, for a template: each has a key, a title, lines, items with bars, and how many more there are."""
+        ...
+
+    def svg(self) -> str:
+        """Its chart, in the page's own colours."""
+        ...
+
+    def png(self) -> bytes:
+        """The same drawing as a picture."""
+        ...
+
+    def csv(self) -> str:
+        """Its figures as a table."""
+        ...
+
+    def document(self) -> Mapping[str, object]:
+        """Everything, for programs."""
+        ...
+
+
+class Reporting(Protocol):
+    """Makes and sends reports. Every method raises LedgerUnavailable."""
+
+    async def make(self, period: str) -> Told:
+        """The report of this moment, of a day, week or month."""
+        ...
+
+    async def send_now(self, report: ReportSettings, actor: str) -> Notice:
+        """Sends a configured one, and says what has become of it so far."""
+        ...
+
+    async def sent(self, report: ReportSettings) -> Sequence[Notice]:
+        """The last that was sent of one, with what became of it; empty before the first."""
+        ...
+
+    async def chart(self, rows: Sequence[Mapping[str, Any]], bar: str, since: datetime, until: datetime) -> str | None:
+        """The drawing of usage by bar ("hour" or "day") and provider, as SVG in the page's own colours; None of nothing."""
+        ...
+
+
 Check = Callable[[], Awaitable[bool]]
 
 
@@ -84,6 +130,8 @@ class Services:
     """Whom admins of the bot let in; None without a bot's token."""
     parts: Callable[[], Parts] | None = None
     """What a run would use: for dry runs."""
+    reports: Callable[[], Reporting] | None = None
+    """What draws needs much memory: it is made when somebody looks."""
     alerts: Alerts | None = None
     """What admins are told of."""
     reload: Callable[[str], Awaitable[Sequence[Change]]] | None = None

@@ -1,5 +1,6 @@
 """Every page with hostile names in every field: shown as text, reachable for everybody, fitting a phone."""
 
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import pytest
 from gateway.chat import Origin, Request
 from gateway.runs import Run, RunState, Starter, StepState
 from tests.browser.rig import Console, console
+from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Script, Upstream
-from tests.e2e.rig import Gateway, budget, config, provider
+from tests.e2e.rig import Gateway, budget, config, provider, section
 
 EVIL = "<script>window.hacked=1</script>\"'><img src=x onerror=window.hacked=1>"
 GREET = '''
@@ -20,6 +22,7 @@ async def greet(ctx: Context, name: str = """%s""") -> str:
     """%s"""
     return name
 '''
+REPORT = section("[[reports]]", {"name": "daily", "cron": "0 9 * * *", "to": "file:told"})
 SERIOUS = ("serious", "critical")
 
 
@@ -68,23 +71,29 @@ async def test_hostile_names_are_text_and_every_page_is_for_everybody(
     (folder / "workflows").mkdir(parents=True)
     (folder / "workflows" / "greet.py").write_text(GREET % ((EVIL.replace('"', '\\"'),) * 3))
     evil = budget(EVIL, tokens=100_000, label=EVIL)
-    text = config(provider("main", up), evil, budget("each", user="*", tokens=100_000), chain=["main"])
+    text = config(provider("main", up), evil, budget("each", user="*", tokens=100_000), REPORT, chain=["main"])
     options = {"viewport": {"width": width, "height": 844}, "color_scheme": scheme}
-    async with Gateway(folder, text) as gateway, console(gateway, browser, **options) as window:
+    clock = SettableClock(datetime(2026, 3, 2, 23, 50, tzinfo=UTC))
+    async with Gateway(folder, text, clock) as gateway, console(gateway, browser, **options) as window:
         run = await filled(gateway, up)
+        # What was asked is in the report of the day before.
+        clock.advance(minutes=20)
         await window.open("/login")
         await good(window, "/login")
         await window.log_in()
         # A link with the name in it, as the page itself has it.
         why = await window.page.get_by_role("link", name="Why the request").first.get_attribute("href")
         budget_page = await window.page.get_by_role("link", name=EVIL).first.get_attribute("href")
-        named = ("/", "/budgets", budget_page, f"/runs/{run.id}", "/keys", "/audit")
+        named = ("/", "/budgets", budget_page, f"/runs/{run.id}", "/reports", "/keys", "/audit")
         for path in (
             *("/", "/budgets", budget_page, "/budgets/each", why, "/chat", "/workflows", "/workflows/greet", "/runs"),
-            *(f"/runs/{run.id}", "/usage?by=user&by=key&by=hour", "/keys", "/people", "/audit", "/runs/none"),
+            *(f"/runs/{run.id}", "/usage?by=user&by=key&by=hour", "/reports", "/reports?period=month", "/keys", "/people"),
+            *("/audit", "/runs/none"),
         ):
             await window.open(str(path))
             assert await window.page.locator("h1").count() == 1, path
             await good(window, str(path))
             if path in named:
                 await window.sees(EVIL)
+        await window.open("/reports")
+        await window.sees(EVIL[:39], "main h3:text('Who') ~ div")

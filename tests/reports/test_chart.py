@@ -12,9 +12,9 @@ from gateway.budget import Unit
 from gateway.reports.chart import (
     BOTTOM,
     COLOURS,
-    DARK,
     HEIGHT,
     LEFT,
+    PAGE,
     RIGHT,
     SERIES_MAX,
     TOP,
@@ -96,7 +96,7 @@ def test_a_limit_far_above_is_named_and_not_drawn() -> None:
 def test_names_are_text_whatever_is_in_them_and_the_page_needs_no_style() -> None:
     hostile = '<script>alert("x")</script>\x07'
     chart = replace(CHART, title=hostile, bars=[Bar({hostile: 5, "a" * 300: 7, "&amp;": 9}, hostile)], border=1)
-    for theme in (None, DARK):
+    for theme in (None, PAGE):
         text = svg(chart) if theme is None else svg(chart, theme)
         root = ElementTree.fromstring(text)
         assert {element.tag.rpartition("}")[2] for element in root.iter()} <= {"svg", "title", "rect", "text", "path"}

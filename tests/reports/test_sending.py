@@ -168,10 +168,12 @@ async def test_a_report_that_cannot_be_kept_is_made_again_later(
 async def test_what_is_asked_for_is_sent_whatever_was_sent_before(database: Database, tmp_path: Path) -> None:
     office = Office(database, tmp_path)
     await office.store.start()
-    first = await office.reports.send_now(setting(CHAT))
+    first = await office.reports.send_now(setting(CHAT), "cli:root")
     office.clock.advance(1)
-    second = await office.reports.send_now(setting(CHAT))
+    second = await office.reports.send_now(setting(CHAT), "cli:root")
     assert first.id != second.id
+    entries = await office.books.audit("daily")
+    assert [(one.actor, one.action, one.detail) for one in entries] == [("cli:root", "send report", {"to": CHAT})] * 2
     await office.reports.ask("asked:1", "week", "telegram:7", "es", table=False, bot=5)
     await office.reports.ask("asked:1", "week", "telegram:7", "es", table=False, bot=5)
     found = await office.reports.state("asked:1")

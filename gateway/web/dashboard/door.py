@@ -78,11 +78,10 @@ class Door:
 
     async def page(self, name: str, request: web.Request) -> web.StreamResponse:
         """Lets somebody in, or sends them to the login; then what the page answers."""
-        follows = request.method == "GET" and "text/event-stream" in request.headers.get("Accept", "")
         try:
             visit = await self._visit(request)
             if visit.session is None and name not in OPEN:
-                return self._to_login(visit, follows=follows)
+                return self._to_login(visit)
             if request.method == "POST":
                 # Where it comes from is asked before anything of it is read.
                 fault = _elsewhere(request)
@@ -97,10 +96,10 @@ class Door:
         page: Page = getattr(import_module(f"gateway.web.dashboard.{module}"), function)
         try:
             answer = await self._once.answer(visit, page)
-            if isinstance(answer, View) and answer.live and follows:
+            if isinstance(answer, View) and answer.live and visit.follows:
                 return await live(visit, page, self._shelf, self._stopping, FRESH | {REQUEST_ID: request_id(request)})
         except Missing:
-            if follows:
+            if visit.follows:
                 return _over()
             return self._problem(visit, 404, "There is nothing here", "What this address showed is gone, or never was.")
         except (web.HTTPException, ConnectionError):
@@ -133,9 +132,9 @@ class Door:
             response.del_cookie(SAID, path="/")
         return response
 
-    def _to_login(self, visit: Visit, *, follows: bool) -> web.StreamResponse:
+    def _to_login(self, visit: Visit) -> web.StreamResponse:
         request = visit.request
-        if follows:
+        if visit.follows:
             return _over()
         if request.method == "POST":
             if request.content_type != FORM:

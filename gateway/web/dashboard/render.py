@@ -28,6 +28,7 @@ NAVIGATION = (
     ("/workflows", "Workflows"),
     ("/runs", "Runs"),
     ("/usage", "Usage"),
+    ("/reports", "Reports"),
     ("/keys", "Keys"),
     ("/people", "People"),
     ("/audit", "Audit"),

@@ -76,6 +76,11 @@ class Visit:
         return self.services.settings.zone
 
     @property
+    def follows(self) -> bool:
+        """True where the live parts of a page are asked for, by an EventSource."""
+        return self.request.method == "GET" and "text/event-stream" in self.request.headers.get("Accept", "")
+
+    @property
     def csrf(self) -> str:
         """What each form of this session carries, and no other site knows."""
         return hmac.new(self.secret.encode(), b"form", hashlib.sha256).hexdigest()
