@@ -126,6 +126,8 @@ class Origin:
     """True for people who are on no list: `limits.guests` applies to them."""
     dedupe: bool = False
     patience_s: float = 0.0
+    may_use: tuple[str, ...] = ()
+    """The only chains, providers and models that may be asked by their names; empty: every one."""
 
 
 class Slot(NamedTuple):

@@ -3,6 +3,7 @@
 GatewayError
 ├── ConfigError            the configuration is wrong: every problem at once
 ├── UnknownTarget          no such chain, provider or model
+├── TargetNotAllowed       the caller's key may use other chains and models only
 ├── InvalidRequest         the caller's request cannot be served as it is
 ├── RequestConflict        an idempotency key was used again with another body
 ├── LedgerUnavailable      the ledger cannot be read or written: no call is made
@@ -74,6 +75,17 @@ class UnknownTarget(GatewayError):
 
     def __str__(self) -> str:
         return f"unknown model {self.name!r}; known: {', '.join(self.known)}"
+
+
+@dataclass
+class TargetNotAllowed(GatewayError):
+    """The caller's key may use other names than this one only; `may_use` lists them. It need not exist."""
+
+    name: str
+    may_use: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"the key may not use {self.name!r}, only {', '.join(self.may_use)}; an admin can make one that may"
 
 
 @dataclass

@@ -146,6 +146,8 @@ class Starter:
     """The Telegram bot through which it was started; None: any."""
     to: str = ""
     """Where notices go that name no place, "file:<folder>"; "": into its chat."""
+    may_use: tuple[str, ...] = ()
+    """The only chains, providers and models that a run of theirs may ask; empty: every one."""
 
     @property
     def name(self) -> str:

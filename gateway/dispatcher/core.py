@@ -101,7 +101,7 @@ class Dispatcher:
         asked for next; `settled` waits for it. A deduplicated request's answer is always settled, and so stored, first.
 
         Raises ChainExhausted, CallerFault and ContentRefused (as the provider said it), InvalidRequest, UnknownTarget,
-        RequestConflict, LedgerUnavailable.
+        TargetNotAllowed (for what `origin.may_use` does not name), RequestConflict, LedgerUnavailable.
         """
         made = self._now
         walk = made.walk(request, target, origin)
@@ -148,8 +148,11 @@ class Dispatcher:
                     await self._give_back(walk)
 
     async def explain(self, request: Request, target: str, origin: Origin) -> list[Verdict]:
-        """What the gate would say of each slot now. Calls nobody and holds nothing. Raises UnknownTarget, LedgerUnavailable."""
-        chain, slots = self._now.settings.slots(target)
+        """What the gate would say of each slot now. Calls nobody and holds nothing.
+
+        Raises UnknownTarget, TargetNotAllowed, LedgerUnavailable.
+        """
+        chain, slots = self._now.settings.slots(target, origin.may_use)
         checked(request)
         return [await self._verdict(request, chain, slot, origin) for slot in dict.fromkeys(slots)]
 

@@ -38,8 +38,8 @@ class Generation:
         await self._idle.wait()
 
     def walk(self, request: Asked, target: str, origin: Origin) -> Walk:
-        """The request's way along its chain. Raises UnknownTarget, InvalidRequest."""
-        chain, slots = self.settings.slots(target)
+        """The request's way along its chain. Raises UnknownTarget, TargetNotAllowed, InvalidRequest."""
+        chain, slots = self.settings.slots(target, origin.may_use)
         return Walk(self._parts, request, chain, slots, origin)
 
     def is_tight(self, walk: Walk, slot: Slot) -> bool:

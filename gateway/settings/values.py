@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 from gateway.budget import Budgets
 from gateway.chat import Slot
 from gateway.cron import Cron
-from gateway.errors import UnknownTarget
+from gateway.errors import TargetNotAllowed, UnknownTarget
 
 FREE_APIS = ("local", "demo")
 """Wire formats behind which nobody sends a bill."""
@@ -205,12 +205,16 @@ class Settings:
         keys = (provider.api_key for provider in self.providers.values())
         return (self.telegram.token, self.telegram.webhook_secret, *keys)
 
-    def slots(self, target: str) -> tuple[str, tuple[Slot, ...]]:
-        """The chain's name and slots for a chain, a provider, an alias or `provider:model`. Raises UnknownTarget.
+    def slots(self, target: str, only: Sequence[str] = ()) -> tuple[str, tuple[Slot, ...]]:
+        """The chain's name and slots for a chain, a provider, an alias or `provider:model`.
+
+        Raises UnknownTarget, and TargetNotAllowed for whatever `only` does not name, if that names anything.
 
         For a single provider the chain's name is the target's own, with an alias resolved: two names of one thing
         count into one budget. A model after the colon need not be configured: the provider knows its models best.
         """
+        if only and not self.allows(only, target):
+            raise TargetNotAllowed(target, tuple(only))
         if target in self.chains:
             return target, self.chains[target]
         if target in self._names:
@@ -221,6 +225,23 @@ class Settings:
             slot = Slot(self._names[name], model)
             return str(slot), (slot,)
         raise UnknownTarget(target, self.targets)
+
+    def allows(self, names: Sequence[str], target: str) -> bool:
+        """True when one of the names means what `target` means: the same chain, or the same model of the same provider.
+
+        A provider's name means its own model alone, and a chain's none of its providers by itself.
+        """
+        meant = self._meaning(target)
+        return meant is not None and any(self._meaning(name) == meant for name in names)
+
+    def _meaning(self, name: str) -> str | Slot | None:
+        """A chain's name, or the one slot; None for a name that means nothing."""
+        if name in self.chains:
+            return name
+        try:
+            return self.slots(name)[1][0]
+        except UnknownTarget:
+            return None
 
     def model(self, slot: Slot) -> Model:
         """What is known of the slot's model (the provider's defaults where it has no section of its own)."""

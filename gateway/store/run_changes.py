@@ -103,7 +103,7 @@ def cancel(connection: Connection, run: str, now: datetime) -> Run:
     return run_of(connection.execute(select_runs().where(runs.c.id == run)).one())
 
 
-def retry(connection: Connection, run: str, now: datetime, caps: Caps | None) -> Run:
+def retry(connection: Connection, run: str, now: datetime, caps: Caps | None, may_use: tuple[str, ...] | None) -> Run:
     """As Runs.want for "retry"."""
     row = lock(connection, run)
     if row.state != RunState.FAILED:
@@ -112,6 +112,8 @@ def retry(connection: Connection, run: str, now: datetime, caps: Caps | None) ->
     columns |= {"ended": None, "error": "", "result": None, "waiting_until": None, "waiting_for": ""}
     if caps is not None:
         columns["caps"] = dump(caps.as_json())
+    if may_use is not None:
+        columns["may_use"] = dump(list(may_use))
     change(connection, run, now, "state", {"state": RunState.QUEUED, "generation": row.generation + 1}, **columns)
     return run_of(connection.execute(select_runs().where(runs.c.id == run)).one())
 

@@ -81,7 +81,7 @@ def run_values(run: Run) -> dict[str, Any]:
         "id": run.id, "workflow": run.workflow, "state": run.state.value, "params": dump(dict(run.params)), "key": run.key,
         "surface": starter.surface, "user": starter.user, "admin": starter.admin, "listed": starter.listed,
         "chat": starter.chat, "thread": starter.thread, "api_key": starter.key, "language": starter.language,
-        "bot": starter.bot, "to": starter.to, "version": run.version,
+        "bot": starter.bot, "to": starter.to, "may_use": dump(list(starter.may_use)), "version": run.version,
         "caps": None if run.caps is None else dump(run.caps.as_json()), "created": to_ms(run.created),
     }  # fmt: skip
 
@@ -89,7 +89,8 @@ def run_values(run: Run) -> dict[str, Any]:
 def run_of(row: Row[Any]) -> Run:
     """From a row of `select_runs`."""
     starter = Starter(
-        row.surface, row.user, row.admin, row.listed, row.chat, row.thread, row.api_key, row.language, row.bot, row.to
+        row.surface, row.user, row.admin, row.listed, row.chat, row.thread, row.api_key, row.language, row.bot, row.to,
+        tuple(json.loads(row.may_use)),
     )  # fmt: skip
     return Run(
         id=row.id,

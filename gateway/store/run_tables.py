@@ -25,6 +25,7 @@ runs = Table(
     Column("language", String(16), nullable=False),
     Column("bot", BigInteger),
     word("to"),
+    Column("may_use", Text, nullable=False),
     Column("version", String(128), nullable=False),
     Column("caps", Text),
     Column("created", BigInteger, nullable=False),

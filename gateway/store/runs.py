@@ -111,13 +111,14 @@ class Runs:
         now = self._clock.now()
         return await self._database.write(lambda connection: run_changes.cancel(connection, run, now))
 
-    async def retry(self, run: str, caps: Caps | None = None) -> Run:
-        """Queues a failed run again, to go on from the step that failed, with other caps if they are given.
+    async def retry(self, run: str, caps: Caps | None = None, may_use: tuple[str, ...] | None = None) -> Run:
+        """Queues a failed run again, to go on from the step that failed, with other caps if they are given, and with
+        other chains and models that it may use.
 
         Raises UnknownRun, and WrongState for a run that has not failed.
         """
         now = self._clock.now()
-        return await self._database.write(lambda connection: run_changes.retry(connection, run, now, caps))
+        return await self._database.write(lambda connection: run_changes.retry(connection, run, now, caps, may_use))
 
     async def signal(self, run: str, name: str, data: JSON) -> None:
         """Keeps something for a run until a worker hands it over. Raises UnknownRun, and WrongState for an ended run."""

@@ -221,10 +221,12 @@ api_keys = Table(
     Column("name", String, primary_key=True),
     Column("digest", String, nullable=False, unique=True),
     Column("admin", Boolean, nullable=False),
+    Column("may", Text, nullable=False),
+    Column("chains", Text, nullable=False),
     Column("created", BigInteger, nullable=False),
     Column("revoked", BigInteger),
 )
-"""HTTP keys, as SHA-256 of a 256-bit random key."""
+"""HTTP keys, as SHA-256 of a 256-bit random key. `may` and `chains` are lists, as JSON."""
 
 web_sessions = Table(
     "web_sessions",

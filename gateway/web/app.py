@@ -27,12 +27,11 @@ from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.sessions import Sessions
 from gateway.web import messages_shape
-from gateway.web.auth import Denied, admin, is_admin, request_id
+from gateway.web.auth import MESSAGES, Denied, admit, is_admin, request_id
 from gateway.web.budget_api import BudgetApi
 from gateway.web.dashboard import Console
 from gateway.web.docs import Docs
 from gateway.web.failures import failure, refusal
-from gateway.web.messages_api import PATH as MESSAGES
 from gateway.web.messages_api import MessagesApi
 from gateway.web.metrics import Metrics, exposition
 from gateway.web.openai_api import OpenAIApi
@@ -144,9 +143,9 @@ class Services:
 def create_app(services: Services, openai: OpenAIApi) -> web.Application:
     """The application. It owns nothing that must be closed."""
     app = web.Application(middlewares=[_guard(services)], client_max_size=BODY_BYTES_MAX)
-    budgets = BudgetApi(services.store, services.books, services.keys, services.settings, services.clock, openai.caught_up)
-    workflows = WorkflowApi(services.desk, services.keys)
-    messages = MessagesApi(services.dispatcher, services.keys, openai.sender)
+    budgets = BudgetApi(services.store, services.books, services.settings, services.clock, openai.caught_up)
+    workflows = WorkflowApi(services.desk)
+    messages = MessagesApi(services.dispatcher, openai.sender)
     console = Console(services, budgets.send_export)
     for part in (openai, messages, budgets, workflows, Docs(), console, _Plain(services)):
         app.add_routes(part.routes())
@@ -179,9 +178,8 @@ class _Plain:
         ready = all(parts.values())
         return json_response({"status": "ready" if ready else "not ready", **parts}, 200 if ready else 503)
 
-    async def metrics(self, request: web.Request) -> web.Response:
-        """What Prometheus scrapes, with an admin key."""
-        await admin(request, self._services.keys)
+    async def metrics(self, _: web.Request) -> web.Response:
+        """What Prometheus scrapes."""
         body = exposition(self._services.metrics, await self._services.books.balances(), self._services.depths())
         return web.Response(body=body, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
@@ -211,12 +209,13 @@ def json_response(body: object, status: int = 200) -> web.Response:
 
 
 def _guard(services: Services) -> Middleware:
-    """The one middleware: names every answer, counts it, and turns whatever is raised into a JSON error."""
-    clock, metrics = services.clock, services.metrics
+    """The one middleware: lets in who may come, names every answer, counts it, and turns whatever is raised into a JSON error."""
+    clock, metrics, keys = services.clock, services.metrics, services.keys
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            await admit(request, keys)
             response = await handler(request)
         except web.HTTPException as error:
             found = _http(error)

@@ -1,4 +1,8 @@
-"""Who calls: bearer keys, and the id that every request gets."""
+"""Who calls and whether they may: bearer keys, and the id that every request gets.
+
+Every request for which a key is needed is let in here: by `admit`, before its handler, and on the short way by `admitted`.
+What each route needs stands in doors.py.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,11 @@ import random
 from aiohttp import web
 
 from gateway.store.keys import Key, Keys
-from gateway.web.problems import FORBIDDEN, UNAUTHORIZED, Problem
+from gateway.web.doors import Door, door_of
+from gateway.web.problems import FORBIDDEN, UNAUTHORIZED, Problem, lacking
+
+MESSAGES = "/v1/messages"
+"""The address, and the beginning of the addresses, that speak Anthropic's shape."""
 
 
 class Denied(Exception):
@@ -48,37 +56,44 @@ def name_request(request: web.Request, name: str) -> None:
     request[_ID] = name
 
 
-async def key_of(authorization: str | None, keys: Keys) -> Key:
-    """The live key that this header holds. Raises Denied (401) and LedgerUnavailable."""
+async def admitted(authorization: str | None, door: Door, keys: Keys) -> Key:
+    """The live key that this header holds, if it may come in by this door.
+
+    Raises Denied (401 without a key, 403 for one that may not) and LedgerUnavailable.
+    """
     scheme, _, secret = (authorization or "").partition(" ")
     secret = secret.strip()
     key = await keys.find(secret) if secret and scheme.lower() == "bearer" else None
     if key is None:
         raise Denied(UNAUTHORIZED)
+    needed = door.needs
+    if not key.admin and (needed is None or needed not in key.may):
+        raise Denied(FORBIDDEN if needed is None else lacking(needed))
     return key
 
 
-async def caller(request: web.Request, keys: Keys) -> Key:
-    """The key that calls. Raises Denied (401) and LedgerUnavailable."""
-    key = await key_of(request.headers.get("Authorization"), keys)
-    remember_caller(request, key)
-    return key
+async def admit(request: web.Request, keys: Keys) -> None:
+    """Lets a request that aiohttp has routed in, or not, and keeps who calls with it. Raises Denied, LedgerUnavailable."""
+    resource = request.match_info.route.resource
+    if resource is None:
+        # No such address, or no such method: whoever asks is told so.
+        return
+    door = door_of(request.method, resource.canonical)
+    if door.keyless:
+        return
+    authorization = request.headers.get("Authorization")
+    if request.path.startswith(MESSAGES) and (own := request.headers.get("x-api-key")):
+        # Anthropic's clients send the key in a header of its own.
+        authorization = f"Bearer {own}"
+    request[_CALLER] = await admitted(authorization, door, keys)
 
 
-def remember_caller(request: web.Request, key: Key) -> None:
-    """Keeps who calls with the request."""
-    request[_CALLER] = key
-
-
-async def admin(request: web.Request, keys: Keys) -> Key:
-    """The admin key that calls. Raises Denied (401, 403) and LedgerUnavailable."""
-    key = await caller(request, keys)
-    if not key.admin:
-        raise Denied(FORBIDDEN)
-    return key
+def caller(request: web.Request) -> Key:
+    """The key that calls, on a route that lets nobody in without one."""
+    return request[_CALLER]
 
 
 def is_admin(request: web.Request) -> bool:
-    """True when an admin key was seen on this request."""
+    """True when an admin key was let in with this request."""
     key = request.get(_CALLER)
     return key is not None and key.admin

@@ -1,4 +1,4 @@
-"""`/api`: budgets as they stand, temporary raises, and usage, for admin keys."""
+"""`/api`: budgets as they stand, temporary raises, and usage."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from gateway.errors import InvalidRequest
 from gateway.settings import Settings
 from gateway.store.books import Books
 from gateway.store.export import FORMATS
-from gateway.store.keys import Keys
 from gateway.store.ledger_store import LedgerStore
-from gateway.web.auth import admin, request_id
+from gateway.web.auth import caller, request_id
 from gateway.web.parsing import json_object
 from gateway.web.problems import REQUEST_ID
 
@@ -31,12 +30,11 @@ class BudgetApi:
         self,
         store: LedgerStore,
         books: Books,
-        keys: Keys,
         settings: Settings,
         clock: Clock,
         caught_up: Callable[[], Awaitable[None]],
     ) -> None:
-        self._store, self._books, self._keys, self._settings, self._clock = store, books, keys, settings, clock
+        self._store, self._books, self._settings, self._clock = store, books, settings, clock
         self._caught_up = caught_up
 
     def routes(self) -> list[web.RouteDef]:
@@ -51,13 +49,12 @@ class BudgetApi:
 
     async def budgets(self, request: web.Request) -> web.Response:
         """Every budget, one entry for each counter of a `*` scope."""
-        await admin(request, self._keys)
         await self._caught_up()
         return _json({"budgets": [balance.as_json() for balance in await self._books.balances()]})
 
     async def raise_budget(self, request: web.Request) -> web.Response:
         """A temporary raise: `{"change": "+50k" | "+20%" | "=300k" | 5000, "for": "2h"}`, in the command line's words."""
-        key = await admin(request, self._keys)
+        key = caller(request)
         name = request.match_info["name"]
         budget = self._settings.budgets.by_name.get(name)
         if budget is None:
@@ -71,7 +68,6 @@ class BudgetApi:
 
     async def usage(self, request: web.Request) -> web.Response:
         """Sums of usage rows: `?by=provider,user&from=…&to=…`, month to date and by provider unless it says otherwise."""
-        await admin(request, self._keys)
         _only(request.query, "by", "from", "to")
         given = ",".join(request.query.getall("by", ["provider"]))
         by = list(dict.fromkeys(name for part in given.split(",") if (name := part.strip())))
@@ -82,7 +78,6 @@ class BudgetApi:
 
     async def export(self, request: web.Request) -> web.StreamResponse:
         """The usage rows themselves, oldest first, sent page by page: as CSV, or one JSON object a line."""
-        await admin(request, self._keys)
         _only(request.query, "from", "to")
         return await self.send_export(request)
 

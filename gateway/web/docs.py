@@ -17,7 +17,7 @@ import orjson
 from aiohttp import web
 
 from gateway.web.api_schemas import SCHEMAS
-from gateway.web.openapi import ABOUT, ROUTES, Door, Entry, document
+from gateway.web.openapi import ABOUT, ROUTES, Entry, document
 
 _STYLE = """
 :root { color-scheme: light dark; --line: #8886; --soft: #8882; --strong: #0a6cbd; }
@@ -99,7 +99,7 @@ def _shape(kind: str) -> str:
 
 def _curl(entry: Entry) -> str:
     lines = [f"curl -X {entry.method} http://127.0.0.1:8080{entry.path}"]
-    if entry.door in (Door.KEY, Door.ADMIN):
+    if not entry.door.keyless:
         lines.append('-H "Authorization: Bearer $KEY"')
     if entry.body and entry.example is not None:
         lines.append('-H "Content-Type: application/json"')

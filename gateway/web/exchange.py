@@ -7,8 +7,7 @@ from typing import NamedTuple, Protocol
 
 from aiohttp import web
 
-from gateway.store.keys import Key
-from gateway.web.auth import name_request, remember_caller, request_id
+from gateway.web.auth import name_request, request_id
 
 
 class Whole(NamedTuple):
@@ -32,10 +31,6 @@ class Exchange(Protocol):
 
     def rename(self, request_id: str) -> None:
         """Gives the request another id: the one that its idempotency key means."""
-        ...
-
-    def came_from(self, key: Key) -> None:
-        """Says who calls: a refusal tells an admin more."""
         ...
 
     def header(self, name: str) -> str | None:
@@ -75,10 +70,6 @@ class Routed:
     def rename(self, request_id: str) -> None:
         """Gives the request another id."""
         name_request(self._request, request_id)
-
-    def came_from(self, key: Key) -> None:
-        """Says who calls."""
-        remember_caller(self._request, key)
 
     def header(self, name: str) -> str | None:
         """A header of the request."""

@@ -20,13 +20,15 @@ from http import HTTPStatus
 import httptools
 
 from gateway.clock import Clock
-from gateway.store.keys import Key
-from gateway.web.auth import new_request_id
+from gateway.store.keys import Key, Keys
+from gateway.web.auth import admitted, new_request_id
+from gateway.web.doors import door_of
 from gateway.web.exchange import Exchange, Whole
 from gateway.web.failures import failure, refusal
 from gateway.web.metrics import Metrics
 
 PATH = b"/v1/chat/completions"
+DOOR = door_of("POST", PATH.decode())
 HEAD_BYTES_MAX = 8 << 10
 BODY_BYTES_MAX = 256 << 10
 EARLY_BYTES_MAX = 64 << 10
@@ -36,15 +38,15 @@ KEEPALIVE_S = 75.0
 _OTHERS = frozenset((b"expect", b"transfer-encoding", b"content-encoding", b"upgrade"))
 """Headers of requests that are the other server's."""
 
-Chat = Callable[[Exchange], Awaitable[Whole | None]]
-"""Answers a request: gives the answer in one piece, or None once it was streamed."""
+Chat = Callable[[Exchange, Key], Awaitable[Whole | None]]
+"""Answers a key's request: gives the answer in one piece, or None once it was streamed."""
 
 
 class Express:
     """The connections that one listening socket has taken and no other server serves."""
 
-    def __init__(self, chat: Chat, other: Callable[[], asyncio.Protocol], metrics: Metrics, clock: Clock) -> None:
-        self.chat, self.other, self.metrics, self.clock = chat, other, metrics, clock
+    def __init__(self, chat: Chat, keys: Keys, other: Callable[[], asyncio.Protocol], metrics: Metrics, clock: Clock) -> None:
+        self.chat, self.keys, self.other, self.metrics, self.clock = chat, keys, other, metrics, clock
         self.connections: set[Connection] = set()
         self.stopping = False
         self._loop = asyncio.get_running_loop()
@@ -147,7 +149,9 @@ class Connection(asyncio.Protocol):
     async def _answered(self, asked: _Asked) -> tuple[int, bytes]:
         """The status and the bytes of the answer; b"" where it was streamed."""
         try:
-            whole = await self._express.chat(asked)
+            key = await admitted(asked.header("authorization"), DOOR, self._express.keys)
+            asked.by_admin = key.admin
+            whole = await self._express.chat(asked, key)
             return (200, b"") if whole is None else (whole.status, self._packed(whole, asked.keep))
         except ConnectionError:
             raise
@@ -302,10 +306,6 @@ class _Asked:
     def rename(self, request_id: str) -> None:
         """Gives the request another id."""
         self.request_id = request_id
-
-    def came_from(self, key: Key) -> None:
-        """Says who calls."""
-        self.by_admin = key.admin
 
     def header(self, name: str) -> str | None:
         """A header of the request."""

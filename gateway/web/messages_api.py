@@ -10,33 +10,29 @@ from aiohttp import web
 from gateway.chat import Request
 from gateway.dispatcher import Dispatcher
 from gateway.errors import CannotServe, InvalidRequest
-from gateway.store.keys import Key, Keys
-from gateway.web.auth import key_of
+from gateway.web.auth import MESSAGES, caller
 from gateway.web.exchange import Routed
 from gateway.web.messages_parsing import messages_call
 from gateway.web.messages_shape import THEIR_REQUEST_ID, MessagePage, message
 from gateway.web.openai_api import answer_headers, origin_of
 from gateway.web.streaming import StreamSender
 
-PATH = "/v1/messages"
-
 
 class MessagesApi:
     """The handlers. `sender` is the one that all streams of the endpoint share."""
 
-    def __init__(self, dispatcher: Dispatcher, keys: Keys, sender: StreamSender) -> None:
-        self._dispatcher, self._keys, self._sender = dispatcher, keys, sender
+    def __init__(self, dispatcher: Dispatcher, sender: StreamSender) -> None:
+        self._dispatcher, self._sender = dispatcher, sender
 
     def routes(self) -> list[web.RouteDef]:
         """The routes under `/v1/messages`."""
-        return [web.post(PATH, self.messages), web.post(f"{PATH}/count_tokens", self.count_tokens)]
+        return [web.post(MESSAGES, self.messages), web.post(f"{MESSAGES}/count_tokens", self.count_tokens)]
 
     async def messages(self, request: web.Request) -> web.StreamResponse:
         """One gated answer, streamed or whole."""
         exchange = Routed(request)
-        key = await self._key(exchange)
         call = messages_call(await exchange.body())
-        origin, thinking = origin_of(exchange, key), _thinks(call.request)
+        origin, thinking = origin_of(exchange, caller(request)), _thinks(call.request)
         if call.stream:
             events = self._dispatcher.stream(call.request, call.target, origin)
             await self._sender.send(exchange, events, origin, partial(MessagePage, thinking=thinking))
@@ -49,20 +45,12 @@ class MessagesApi:
     async def count_tokens(self, request: web.Request) -> web.Response:
         """What the gate would hold for the prompt: never fewer tokens than it has. Nothing is spent."""
         exchange = Routed(request)
-        key = await self._key(exchange)
         call = messages_call(await exchange.body(), counting=True)
-        verdicts = await self._dispatcher.explain(call.request, call.target, origin_of(exchange, key))
+        verdicts = await self._dispatcher.explain(call.request, call.target, origin_of(exchange, caller(request)))
         for verdict in verdicts:
             if not isinstance(verdict.error, CannotServe):
                 return web.json_response({"input_tokens": verdict.prompt_tokens})
         raise InvalidRequest("; ".join(str(verdict.error) for verdict in verdicts))
-
-    async def _key(self, exchange: Routed) -> Key:
-        """Anthropic's clients send the key in a header of its own. Raises Denied, LedgerUnavailable."""
-        own = exchange.header("x-api-key")
-        key = await key_of(f"Bearer {own}" if own else exchange.header("authorization"), self._keys)
-        exchange.came_from(key)
-        return key
 
 
 def _thinks(request: Request) -> bool:

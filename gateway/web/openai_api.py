@@ -7,6 +7,7 @@ stream is a plain JSON answer; after it a failure is one last event whose `finis
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -17,8 +18,8 @@ from gateway.chat import Completion, Origin
 from gateway.clock import Clock
 from gateway.dispatcher import Dispatcher, Reply
 from gateway.settings import Settings
-from gateway.store.keys import Key, Keys
-from gateway.web.auth import caller, key_of
+from gateway.store.keys import Key
+from gateway.web.auth import caller
 from gateway.web.exchange import Exchange, Routed, Whole
 from gateway.web.metrics import Metrics
 from gateway.web.parsing import chat_call, embedding_call, idempotency_key
@@ -33,8 +34,8 @@ _JSON = "application/json"
 class OpenAIApi:
     """The handlers of `/v1`."""
 
-    def __init__(self, dispatcher: Dispatcher, keys: Keys, metrics: Metrics, settings: Settings, clock: Clock) -> None:
-        self._dispatcher, self._keys = dispatcher, keys
+    def __init__(self, dispatcher: Dispatcher, metrics: Metrics, settings: Settings, clock: Clock) -> None:
+        self._dispatcher = dispatcher
         self.sender = StreamSender(metrics, clock)
         """Sends the streams of the whole endpoint."""
         self._settings = settings
@@ -60,30 +61,28 @@ class OpenAIApi:
         await self.sender.settled()
 
     async def models(self, request: web.Request) -> web.Response:
-        """Every name that a request's `model` may have."""
-        await caller(request, self._keys)
-        listed = [self._model(name) for name in self._settings.targets]
+        """Every name that a request's `model` may have with this key."""
+        only = caller(request).chains
+        names = [name for name in self._settings.targets if not only or self._settings.allows(only, name)]
+        listed = [self._model(name) for name in names]
         return web.Response(body=orjson.dumps({"object": "list", "data": listed}), headers={"Content-Type": _JSON})
 
     async def model(self, request: web.Request) -> web.Response:
-        """One of them, or any model of a provider by `provider:model`. Raises UnknownTarget."""
-        await caller(request, self._keys)
-        name = request.match_info["model"]
-        return web.Response(body=orjson.dumps(self._model(name)), headers={"Content-Type": _JSON})
+        """One of them, or any model of a provider by `provider:model`. Raises UnknownTarget, TargetNotAllowed."""
+        model = self._model(request.match_info["model"], caller(request).chains)
+        return web.Response(body=orjson.dumps(model), headers={"Content-Type": _JSON})
 
     async def routed_chat(self, request: web.Request) -> web.StreamResponse:
         """One gated answer, to a request that took the long way."""
         exchange = Routed(request)
-        whole = await self.chat(exchange)
+        whole = await self.chat(exchange, caller(request))
         if whole is not None:
             return web.Response(status=whole.status, headers=whole.headers, body=whole.body)
         assert exchange.response is not None, "what is not whole was streamed"
         return exchange.response
 
-    async def chat(self, exchange: Exchange) -> Whole | None:
+    async def chat(self, exchange: Exchange, key: Key) -> Whole | None:
         """One gated answer; None once it was streamed."""
-        key = await key_of(exchange.header("authorization"), self._keys)
-        exchange.came_from(key)
         call = chat_call(await exchange.body())
         origin = origin_of(exchange, key)
         if call.stream:
@@ -97,14 +96,12 @@ class OpenAIApi:
     async def embeddings(self, request: web.Request) -> web.Response:
         """Vectors of texts, gated as a chat completion is; what is held is the bound of the texts alone."""
         exchange = Routed(request)
-        key = await key_of(exchange.header("authorization"), self._keys)
-        exchange.came_from(key)
         asked, target = embedding_call(await exchange.body())
-        reply = await self._dispatcher.complete(asked, target, origin_of(exchange, key), settle_first=False)
+        reply = await self._dispatcher.complete(asked, target, origin_of(exchange, caller(request)), settle_first=False)
         return web.Response(headers=answer_headers(reply), body=_bytes(reply.completion))
 
-    def _model(self, name: str) -> dict[str, object]:
-        chain, slots = self._settings.slots(name)
+    def _model(self, name: str, only: Sequence[str] = ()) -> dict[str, object]:
+        chain, slots = self._settings.slots(name, only)
         owner = "sluicegate" if chain in self._settings.chains else slots[0].provider
         return {"id": name, "object": "model", "created": 0, "owned_by": owner}
 
@@ -114,7 +111,7 @@ def origin_of(exchange: Exchange, key: Key) -> Origin:
     given = exchange.header("idempotency-key")
     if given is not None:
         exchange.rename(f"key:{key.name}:{idempotency_key(given)}")
-    return Origin(exchange.request_id, "http", user=key.name, key=key.name, dedupe=given is not None)
+    return Origin(exchange.request_id, "http", user=key.name, key=key.name, dedupe=given is not None, may_use=key.chains)
 
 
 def answer_headers(reply: Reply) -> dict[str, str]:

@@ -7,20 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
 from gateway import __version__
 from gateway.web.api_schemas import SCHEMAS, ref
-
-
-class Door(StrEnum):
-    """Who may come in."""
-
-    OPEN = "nobody needs a key"
-    KEY = "any key"
-    ADMIN = "an admin key"
-    SECRET = "Telegram's own secret header"  # noqa: S105  (what is needed, not one)
+from gateway.web.doors import Door, door_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +22,17 @@ class Entry:
     path: str
     does: str
     answers: Mapping[int, Sequence[str]]
-    door: Door = Door.KEY
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str = ""
     """The schema of the body; "" for none."""
     example: Any = None
     error: str = "Error"
+
+    @property
+    def door(self) -> Door:
+        """Who may come in."""
+        return door_of(self.method, self.path)
 
     @property
     def group(self) -> str:
@@ -93,17 +88,14 @@ ROUTES: tuple[Entry, ...] = (
         example={"model": "default", "messages": _HELLO},
         error="MessagesError",
     ),
-    Entry("GET", "/v1/models", "Every name that `model` may have.", {200: ("Models",)}),
+    Entry("GET", "/v1/models", "Every name that `model` may have with this key.", {200: ("Models",)}),
     Entry("GET", "/v1/models/{model}", "One of them, or any model of a provider as provider:model.", {200: ("Model",)}),
-    Entry(
-        "GET", "/api/budgets", "Every budget as it stands, one for each counter of a * scope.", {200: ("Budgets",)}, Door.ADMIN
-    ),
+    Entry("GET", "/api/budgets", "Every budget as it stands, one for each counter of a * scope.", {200: ("Budgets",)}),
     Entry(
         "POST",
         "/api/budgets/{name}/raise",
         "Raises a limit for a while.",
         {200: ("Raised",)},
-        Door.ADMIN,
         body="Raise",
         example={"change": "+50k", "for": "2h"},
     ),
@@ -112,7 +104,6 @@ ROUTES: tuple[Entry, ...] = (
         "/api/usage",
         "Sums over the usage rows, one row for each attempt.",
         {200: ("Usage",)},
-        Door.ADMIN,
         query={"by": "comma-separated: provider, model, user, chat, workflow, run, key, surface, chain, hour, day", **_PERIOD},
     ),
     Entry(
@@ -120,7 +111,6 @@ ROUTES: tuple[Entry, ...] = (
         "/api/usage/export.csv",
         "The usage rows themselves, oldest first.",
         {200: ("text/csv",)},
-        Door.ADMIN,
         query=_PERIOD,
     ),
     Entry(
@@ -128,7 +118,6 @@ ROUTES: tuple[Entry, ...] = (
         "/api/usage/export.jsonl",
         "The same rows, a JSON object on each line.",
         {200: ("application/x-ndjson",)},
-        Door.ADMIN,
         query=_PERIOD,
     ),
     Entry("GET", "/api/workflows", "What this key may start, with the JSON Schema of the parameters.", {200: ("Workflows",)}),
@@ -176,17 +165,16 @@ ROUTES: tuple[Entry, ...] = (
         body="AnyJson",
         example={"word": "go"},
     ),
-    Entry("GET", "/healthz", "The process answers.", {200: ("Health",)}, Door.OPEN),
-    Entry("GET", "/readyz", "Every part is ready; which is not, with 503.", {200: ("Health",), 503: ("Health",)}, Door.OPEN),
-    Entry("GET", "/metrics", "What Prometheus scrapes.", {200: ("text/plain",)}, Door.ADMIN),
-    Entry("GET", "/openapi.json", "This description, for programs.", {200: ("OpenApi",)}, Door.OPEN),
-    Entry("GET", "/docs", "This description, for people.", {200: ("text/html",)}, Door.OPEN),
+    Entry("GET", "/healthz", "The process answers.", {200: ("Health",)}),
+    Entry("GET", "/readyz", "Every part is ready; which is not, with 503.", {200: ("Health",), 503: ("Health",)}),
+    Entry("GET", "/metrics", "What Prometheus scrapes.", {200: ("text/plain",)}),
+    Entry("GET", "/openapi.json", "This description, for programs.", {200: ("OpenApi",)}),
+    Entry("GET", "/docs", "This description, for people.", {200: ("text/html",)}),
     Entry(
         "POST",
         "/telegram/{path}",
         "Takes Telegram's updates where the bot has a webhook.",
         {200: ("application/json",)},
-        Door.SECRET,
         example={"update_id": 1},
     ),
 )
@@ -194,7 +182,8 @@ ROUTES: tuple[Entry, ...] = (
 ABOUT = (
     "Every call passes one gate: budget is held before it and settled after it. Each answer carries x-sluicegate-request-id; "
     "one from a provider also x-sluicegate-provider and, when whole, x-sluicegate-cost-micro-usd. A 429 with the code "
-    "budget_exhausted says in resets_at when there is room again."
+    "budget_exhausted says in resets_at when there is room again. What a key may do was said when it was made: ask, run, read, "
+    "or everything as an admin key, and perhaps some chains and models only; a 403 with the code forbidden says what it lacks."
 )
 
 
@@ -228,8 +217,8 @@ def _operation(entry: Entry) -> dict[str, Any]:
         "security": _security(entry),
     }
     made["responses"]["default"] = {"description": "an error", "content": {"application/json": {"schema": ref(entry.error)}}}
-    if entry.door is Door.ADMIN:
-        made["description"] = "Needs an admin key."
+    if not entry.door.keyless:
+        made["description"] = f"Needs {entry.door}."
     if entry.body:
         content: dict[str, Any] = {"schema": ref(entry.body)}
         if entry.example is not None:
@@ -258,6 +247,6 @@ def _answer(status: int, kinds: Sequence[str]) -> dict[str, Any]:
 
 
 def _security(entry: Entry) -> list[dict[str, list[str]]]:
-    if entry.door in (Door.OPEN, Door.SECRET):
+    if entry.door.keyless:
         return []
     return [{"bearer": []}, {"x-api-key": []}] if entry.error == "MessagesError" else [{"bearer": []}]

@@ -29,6 +29,7 @@ from gateway.errors import (
     Paused,
     ProviderError,
     RequestConflict,
+    TargetNotAllowed,
     UnknownPrice,
     UnknownRun,
     UnknownTarget,
@@ -36,6 +37,7 @@ from gateway.errors import (
     WorkflowError,
     WrongState,
 )
+from gateway.store.keys import May
 
 SHORT_WAIT_S = 60
 REQUEST_ID = "x-sluicegate-request-id"
@@ -76,7 +78,19 @@ UNAUTHORIZED = Problem(
     headers={"WWW-Authenticate": "Bearer", **dict([NO_RETRY])},
 )
 FORBIDDEN = Problem(403, "forbidden", "This needs an admin key.", kind="permission_error", headers=dict([NO_RETRY]))
+_LACKING = {
+    May.ASK: "ask models",
+    May.RUN: "start workflows or look at runs",
+    May.READ: "read budgets and usage",
+}
 INTERNAL = Problem(500, "internal_error", "Something went wrong inside the gateway. No details leave it.", kind="server_error")
+
+
+def lacking(needed: May) -> Problem:
+    """The refusal of a key that is not allowed something."""
+    message = f"This key may not {_LACKING[needed]}; an admin can make one that may."
+    fields, headers = {"needs": needed.value}, dict([NO_RETRY])
+    return Problem(403, "forbidden", message, kind="permission_error", fields=fields, headers=headers)
 
 
 def problem(error: GatewayError, now: datetime, *, admin: bool) -> Problem:
@@ -88,6 +102,11 @@ def problem(error: GatewayError, now: datetime, *, admin: bool) -> Problem:
             return Problem(error.status, "invalid_request", error.message, error.param)
         case UnknownTarget():
             return Problem(404, "model_not_found", str(error), "model")
+        case TargetNotAllowed():
+            said = str(error)
+            return Problem(
+                403, "forbidden", said[0].upper() + said[1:] + ".", "model", "permission_error", headers=dict([NO_RETRY])
+            )
         case RequestConflict():
             message = "This Idempotency-Key was used before with another body."
             return Problem(409, "idempotency_conflict", message, "Idempotency-Key", headers=dict([NO_RETRY]))

@@ -20,7 +20,7 @@ class Server:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._openai = OpenAIApi(services.dispatcher, services.keys, services.metrics, services.settings, services.clock)
+        self._openai = OpenAIApi(services.dispatcher, services.metrics, services.settings, services.clock)
         self._runner = web.AppRunner(
             create_app(services, self._openai),
             handler_cancellation=True,
@@ -36,7 +36,7 @@ class Server:
         await self._runner.setup()
         other = self._runner.server
         assert other is not None, "a runner that is set up has a server"
-        self._express = Express(self._openai.chat, other, self._services.metrics, self._services.clock)
+        self._express = Express(self._openai.chat, self._services.keys, other, self._services.metrics, self._services.clock)
         loop = asyncio.get_running_loop()
         self._listener = await loop.create_server(self._express, host, port, backlog=BACKLOG)
         return int(self._listener.sockets[0].getsockname()[1])

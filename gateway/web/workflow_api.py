@@ -18,7 +18,6 @@ from aiohttp import web
 
 from gateway.errors import InvalidRequest, LedgerUnavailable
 from gateway.runs import Caps, Run, RunEvent, RunState, Starter
-from gateway.store.keys import Keys
 from gateway.web.auth import caller, request_id
 from gateway.web.parsing import idempotency_key, json_object
 from gateway.web.problems import REQUEST_ID
@@ -40,8 +39,8 @@ _STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-cache", "X-
 class WorkflowApi:
     """The handlers."""
 
-    def __init__(self, desk: Desk, keys: Keys) -> None:
-        self._desk, self._keys = desk, keys
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
         self._stopping = asyncio.Event()
 
     def routes(self) -> list[web.RouteDef]:
@@ -65,12 +64,12 @@ class WorkflowApi:
 
     async def workflows(self, request: web.Request) -> web.Response:
         """What this key may start, with the JSON Schema of the parameters."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         return _json({"workflows": [_shown(each) for each in self._desk.startable(starter)]})
 
     async def start(self, request: web.Request) -> web.Response:
         """Queues a run. The body is its parameters, one flat object; nothing is all defaults."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         given = request.headers.get("Idempotency-Key")
         key = None if given is None else idempotency_key(given)
         run = await self._desk.start(request.match_info["name"], await _object(request), starter, key=key)
@@ -78,7 +77,7 @@ class WorkflowApi:
 
     async def runs(self, request: web.Request) -> web.Response:
         """The newest runs first: `?workflow=`, `?state=`, `?limit=` (50), and `?before=` the `next` of the page before."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         query = request.query
         limit = _number(query.get("limit", "50"), "limit", PAGE_MAX)
         found = await self._desk.newest(
@@ -88,17 +87,17 @@ class WorkflowApi:
 
     async def run(self, request: web.Request) -> web.Response:
         """One run with its steps and the questions that it asks."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         return _json((await self._desk.get(request.match_info["id"], starter)).as_json())
 
     async def cancel(self, request: web.Request) -> web.Response:
         """Stops a run: at once where no worker has it, else as soon as its worker has seen to it."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         return _acted(await self._desk.cancel(request.match_info["id"], starter))
 
     async def retry(self, request: web.Request) -> web.Response:
         """Goes on from the step that failed. An admin key may send `{"caps": {"tokens": 90000}}`."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         caps = _caps(await _object(request))
         return _acted(await self._desk.retry(request.match_info["id"], starter, caps))
 
@@ -112,14 +111,14 @@ class WorkflowApi:
 
     async def signal(self, request: web.Request) -> web.Response:
         """Tells a run what it waits for; the body is any JSON, or nothing."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         run, name = request.match_info["id"], request.match_info["name"]
         await self._desk.signal(run, name, _any_json(await request.read()), starter)
         return _json({"id": run, "signal": name}, 202)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """What happens to a run, from its beginning or behind `Last-Event-ID`, until it has ended."""
-        starter = await self._starter(request)
+        starter = _starter(request)
         run = (await self._desk.get(request.match_info["id"], starter)).run
         last = _number(request.headers.get("Last-Event-ID") or request.query.get("after") or "0", "Last-Event-ID", 2**62, least=0)
         if run.state.ended and last >= run.change:
@@ -165,16 +164,17 @@ class WorkflowApi:
             return
 
     async def _decide(self, request: web.Request, *, approve: bool) -> web.Response:
-        starter = await self._starter(request)
+        starter = _starter(request)
         run, body = request.match_info["id"], await _object(request)
         asked = body.pop("approval", run)
         if body or not isinstance(asked, str):
             raise InvalidRequest("the body may have one field: approval, the id of the question", "approval", 422)
         return _json({"id": run, "approval": (await self._desk.decide(asked, approve, starter, of=run)).as_json()})
 
-    async def _starter(self, request: web.Request) -> Starter:
-        key = await caller(request, self._keys)
-        return Starter("http", key.name, admin=key.admin, key=key.name)
+
+def _starter(request: web.Request) -> Starter:
+    key = caller(request)
+    return Starter("http", key.name, admin=key.admin, key=key.name, may_use=key.chains)
 
 
 def _shown(definition: Definition) -> dict[str, Any]:

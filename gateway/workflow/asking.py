@@ -4,6 +4,7 @@ Rules:
 - The request's id is the run, the step and its generation: an answer that was paid for is found again after a crash.
 - Want of budget is no failure. The step waits for the window, a raise, or a close where only holds were in the way.
 - What can never fit, and the run's own cap, end the step with the budget's name, what was asked and the limit.
+- A run that a key started asks what its key may ask, and nothing else.
 - Failures of providers are tried again a bounded number of times; the dispatcher has tried every slot by then.
 """
 
@@ -30,6 +31,7 @@ from gateway.errors import (
     InvalidRequest,
     Paused,
     RequestConflict,
+    TargetNotAllowed,
     UnknownPrice,
     UnknownTarget,
 )
@@ -170,7 +172,7 @@ class Asking:
                 conflicts += 1
                 log.warning("run_step_asks_differently", run=self._board.run.id, step=self._step)
                 origin = replace(origin, request_id=f"{origin.request_id}!{conflicts}")
-            except (CallerFault, ContentRefused, InvalidRequest, UnknownTarget) as error:
+            except (CallerFault, ContentRefused, InvalidRequest, UnknownTarget, TargetNotAllowed) as error:
                 raise StepFailed(self._step, str(error)) from None
 
     async def _call(self, request: Request, origin: Origin) -> Reply:
@@ -222,6 +224,7 @@ class Asking:
             key=starter.key,
             guest=not starter.listed,
             dedupe=True,
+            may_use=starter.may_use,
         )
 
 

@@ -140,7 +140,8 @@ class Desk:
         if caps is not None:
             _require_caps(caps, definition, actor)
             caps = caps.over(found.caps or definition.caps)
-        queued = await self._runs.retry(run, caps)
+        # The same holds for what it may ask: a key of the same name may be another one now.
+        queued = await self._runs.retry(run, caps, None if operator(actor) else actor.may_use)
         self.poke.set()
         return queued
 

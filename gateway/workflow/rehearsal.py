@@ -124,6 +124,7 @@ class _Stage:
             step=step,
             key=starter.key,
             guest=not starter.listed,
+            may_use=starter.may_use,
         )
         target = chain or self._definition.chain or self._parts.default_chain
         return self._room.fit(await self._parts.dispatcher.explain(request, target, origin))

@@ -15,6 +15,7 @@ from gateway.budget import Budget, Budgets, Calendar, Unit
 from gateway.chat import Chunk, Completion, Origin, Request, Slot, Usage
 from gateway.dispatcher import Begun, Priced, Reply
 from gateway.settings import Model, ProviderSettings, Settings, TelegramSettings
+from gateway.store.keys import May
 from gateway.web.app import Receiver, Services
 from gateway.web.metrics import Metrics
 from gateway.web.server import Server
@@ -46,6 +47,8 @@ def settings() -> Settings:
 class PlainKey:
     name: str
     admin: bool = False
+    may: frozenset[May] = frozenset({May.ASK, May.RUN})
+    chains: tuple[str, ...] = ()
 
 
 class PlainKeys:

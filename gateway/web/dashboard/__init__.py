@@ -61,6 +61,8 @@ ROUTES = (
     ("GET", "/audit", "audit:every"),
 )
 """Method, address, and `file:function`."""
+STATIC = ("/static/{name}", "/favicon.ico")
+"""Addresses of files, for everybody."""
 
 Export = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -79,7 +81,7 @@ class Console:
         for method, path, name in ROUTES:
             # A look at the head alone does nothing: one of these addresses uses a link up.
             pages.append(web.RouteDef(method, path, partial(self._page, name), {"allow_head": False} if method == "GET" else {}))
-        return [*pages, web.get("/static/{name}", self._static)]
+        return [*pages, *(web.get(path, self._static) for path in STATIC)]
 
     async def stop(self, _: web.Application) -> None:
         """Ends every live page: they would keep a graceful stop waiting."""

@@ -32,6 +32,8 @@ COOKIE = "sluicegate_session"
 SAID = "sluicegate_said"
 """What the page before has done, for the next one to show."""
 SAID_MAX = 1000
+ICON = "icon.svg"
+"""What a browser that has no page of ours asks for as /favicon.ico."""
 TOKEN = "csrf"  # noqa: S105  (the field's name)
 TOKEN_HEADER = "X-CSRF-Token"  # noqa: S105  (the header's name)
 OPEN = frozenset({"login:ask", "login:by_key", "login:by_link"})
@@ -66,7 +68,7 @@ class Door:
 
     def static(self, request: web.Request) -> web.StreamResponse:
         """A style sheet, a script, an icon."""
-        found = self._shelf.files.get(request.match_info["name"])
+        found = self._shelf.files.get(request.match_info.get("name", ICON))
         if found is None:
             raise web.HTTPNotFound
         headers = HEADERS | {

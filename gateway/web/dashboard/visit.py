@@ -14,14 +14,12 @@ from aiohttp import web
 
 from gateway.errors import InvalidRequest
 from gateway.runs import Starter
+from gateway.store.keys import CONSOLE
 from gateway.store.sessions import Session
 
 if TYPE_CHECKING:
     from gateway.web.app import Services
     from gateway.web.dashboard import Export
-
-NOBODY = "console"
-"""Whom budgets and runs name where a link opened the session, and so no key is known."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +93,7 @@ class Visit:
     def starter(self) -> Starter:
         """Who acts, for workflows."""
         assert self.session is not None
-        name = self.session.key or NOBODY
+        name = self.session.key or CONSOLE
         return Starter("http", name, admin=True, key=name)
 
     def part(self, name: str) -> str:
