@@ -29,9 +29,13 @@ async def audit(config: Path | None, subject: str | None, *, as_json: bool) -> i
             entry.actor,
             entry.action,
             entry.subject,
-            ", ".join(f"{name} {value}" for name, value in entry.detail.items() if value not in (None, "", [])),
+            ", ".join(f"{name} {_said(value)}" for name, value in entry.detail.items() if value not in (None, "", [])),
         ]
         for entry in entries
     ]
     show(["at", "who", "did", "to", "how"], rows)
     return DONE
+
+
+def _said(value: object) -> str:
+    return " ".join(map(str, value)) if isinstance(value, list) else str(value)

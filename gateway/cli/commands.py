@@ -282,14 +282,25 @@ def login_link(config: Config = None, as_json: Json = False) -> None:
 @keys_app.command("create")
 def keys_create(
     name: Annotated[str, typer.Argument(help="Who uses it; budgets of `user` and `key` know it by this name.")],
-    admin: Annotated[bool, typer.Option("--admin", help="It may read and raise budgets.")] = False,
+    admin: Annotated[bool, typer.Option("--admin", help="It may do everything.")] = False,
+    may: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ask,run,read",
+            help="What it may: ask models, run workflows, read budgets and usage. Without this: ask,run.",
+        ),
+    ] = None,
+    chain: Annotated[
+        list[str] | None,
+        typer.Option(help="A chain, provider or provider:model that it may use; more than once. Without this: all."),
+    ] = None,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Make a key. It is shown once."""
     from gateway.cli import keys as work
 
-    run(lambda: work.create(config, name, admin=admin, as_json=as_json))
+    run(lambda: work.create(config, name, admin=admin, may=may, chains=chain or [], as_json=as_json))
 
 
 @keys_app.command("list")

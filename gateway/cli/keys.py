@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
-from gateway.cli.outcome import DONE, FAILED, complain
+from gateway.cli.outcome import DONE, FAILED, USAGE, CommandError, complain
 from gateway.cli.render import document, on_terminal, show, stamp
 from gateway.cli.session import actor, load_settings, opened
+from gateway.store.keys import USUAL, Key, May
 
 if TYPE_CHECKING:
     from gateway.app import App
 
 
-async def create(config: Path | None, name: str, *, admin: bool, as_json: bool) -> int:
+async def create(config: Path | None, name: str, *, admin: bool, may: str | None, chains: Sequence[str], as_json: bool) -> int:
     """Makes a key and shows it this once. Piped, standard output has the key alone."""
-    async with opened(load_settings(config)) as app:
-        secret = await app.keys.create(name, admin, actor())
+    if admin and (may is not None or chains):
+        raise CommandError("--admin is everything: leave --may and --chain out", USAGE)
+    granted = USUAL if may is None else tuple(word for part in may.split(",") if (word := part.strip()))
+    settings = load_settings(config)
+    for chain in chains:
+        settings.slots(chain)
+    async with opened(settings) as app:
+        secret = await app.keys.create(name, admin, actor(), may=granted, chains=chains)
+        made = next(key for key in await app.keys.list() if key.name == name)
     if as_json:
-        document({"name": name, "key": secret, "admin": admin})
+        document({"name": name, "key": secret} | _scope(made))
         return DONE
     typer.echo(secret)
     if on_terminal():
@@ -34,15 +43,22 @@ async def list_keys(config: Path | None, *, as_json: bool) -> int:
         found = await app.keys.list()
     if as_json:
         facts = [
-            {"name": key.name, "admin": key.admin, "created_at": stamp(key.created_at), "revoked_at": stamp(key.revoked_at)}
+            {"name": key.name} | _scope(key) | {"created_at": stamp(key.created_at), "revoked_at": stamp(key.revoked_at)}
             for key in found
         ]
         document({"keys": facts})
         return DONE
     rows = [
-        [key.name, "admin" if key.admin else "user", stamp(key.created_at) or "", stamp(key.revoked_at) or "-"] for key in found
+        [
+            key.name,
+            "admin" if key.admin else ", ".join(_words(key)),
+            ", ".join(key.chains) or "all",
+            stamp(key.created_at) or "",
+            stamp(key.revoked_at) or "-",
+        ]
+        for key in found
     ]
-    show(["name", "may", "created", "revoked"], rows)
+    show(["name", "may", "chains", "created", "revoked"], rows)
     return DONE
 
 
@@ -58,6 +74,15 @@ async def revoke(config: Path | None, name: str, *, as_json: bool) -> int:
     if not as_json:
         typer.echo(f"{name}: revoked.")
     return DONE
+
+
+def _scope(key: Key) -> dict[str, object]:
+    """What a key may, as documents have it."""
+    return {"admin": key.admin, "may": _words(key), "chains": list(key.chains)}
+
+
+def _words(key: Key) -> list[str]:
+    return [each.value for each in May if each in key.may]
 
 
 async def replace(app: App, name: str) -> str:

@@ -43,8 +43,9 @@ class BudgetApi:
             web.get("/api/budgets", self.budgets),
             web.post("/api/budgets/{name}/raise", self.raise_budget),
             web.get("/api/usage", self.usage),
-            web.get("/api/usage/export.csv", self.export),
-            web.get("/api/usage/export.jsonl", self.export),
+            # No HEAD: what is sent page by page would be sent all the same.
+            web.get("/api/usage/export.csv", self.export, allow_head=False),
+            web.get("/api/usage/export.jsonl", self.export, allow_head=False),
         ]
 
     async def budgets(self, request: web.Request) -> web.Response:

@@ -50,7 +50,7 @@ class WorkflowApi:
             web.post("/api/workflows/{name}/runs", self.start),
             web.get("/api/runs", self.runs),
             web.get("/api/runs/{id}", self.run),
-            web.get("/api/runs/{id}/events", self.events),
+            web.get("/api/runs/{id}/events", self.events, allow_head=False),
             web.post("/api/runs/{id}/cancel", self.cancel),
             web.post("/api/runs/{id}/retry", self.retry),
             web.post("/api/runs/{id}/approve", self.approve),

@@ -178,6 +178,9 @@ class Worker:
         try:
             refused = await self._begin(mine)
         except Exception as error:
+            if self._parts.closing.is_set():
+                # A stop closed the engine under it. The next worker takes it over, as after a crash.
+                return
             log.exception("run_not_begun", run=mine.id)
             refused = f"it could not be begun: {sentence(error)}"
         if refused:

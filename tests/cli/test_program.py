@@ -205,6 +205,34 @@ def test_keys_are_shown_once_and_stored_hashed(folder: Path, inside: Inside) -> 
         assert made["key"].encode() not in file.read_bytes()
 
 
+def test_what_a_key_may_is_said_when_it_is_made_and_shown_after(folder: Path, inside: Inside) -> None:
+    scope = ("--may", "read, ask", "--chain", "default", "--chain", "first")
+    made = good(inside("keys", "create", "sheet", *scope, "--json")).document
+    assert (made["admin"], made["may"], made["chains"]) == (False, ["ask", "read"], ["default", "first"])
+    assert good(inside("keys", "create", "usual", "--json")).document["may"] == ["ask", "run"]
+    assert good(inside("keys", "create", "ops", "--admin", "--json")).document["may"] == ["ask", "run", "read"]
+    (ops, sheet, usual) = good(inside("keys", "list", "--json")).document["keys"]
+    assert [(one["name"], one["admin"], one["may"], one["chains"]) for one in (ops, sheet, usual)] == [
+        ("ops", True, ["ask", "run", "read"], []),
+        ("sheet", False, ["ask", "read"], ["default", "first"]),
+        ("usual", False, ["ask", "run"], []),
+    ]
+    shown = good(inside("keys", "list")).out
+    assert "ask, read" in shown
+    assert "default, first" in shown
+    assert "may ask read, chains default first" in good(inside("audit")).out
+    for wrong, said in (
+        (("--may", "rule"), "there is no 'rule'"),
+        (("--may", ""), "must be allowed something"),
+        (("--chain", "nothing"), "unknown model 'nothing'"),
+        (("--admin", "--may", "ask"), "--admin is everything"),
+        (("--admin", "--chain", "default"), "--admin is everything"),
+    ):
+        refused = inside("keys", "create", "wrong", *wrong)
+        assert refused.code == 2
+        assert said in refused.err
+
+
 def test_a_row_that_is_altered_is_found_by_ledger_check(folder: Path, inside: Inside) -> None:
     good(run(folder, "chat", "one"))
     assert "Right" in good(inside("ledger", "check")).out
