@@ -8,10 +8,15 @@ from gateway.notice.catalogue import best, text
 from gateway.notice.values import Reader
 
 MINUTE = timedelta(minutes=1)
+NEAR, FAR = timedelta(days=6), timedelta(days=300)
+"""Within these a weekday, and a day without its year, mean one day only."""
 
 
 def when(instant: datetime, reader: Reader, now: datetime) -> str:
-    """ "at 14:20" within a day, else "on Monday at 06:00" or "on 3 April at 06:00". Rounded up to the minute."""
+    """ "at 14:20" within a day, else "on Monday at 06:00" or "on 3 April at 06:00", and of what is far "on 3 April 2027".
+
+    Rounded up to the minute.
+    """
     return _said("at", instant, reader, now)
 
 
@@ -41,15 +46,16 @@ def _said(preposition: str, instant: datetime, reader: Reader, now: datetime) ->
     away = instant - now
     if away < timedelta(days=1):
         return time
-    clock_time = text(reader.language, f"at_time{one}", time=clock)
-    return text(reader.language, f"{preposition}_day", day=_day(local, reader, away), time=clock_time)
+    # Nobody means a minute of another year.
+    clock_time = "" if away >= FAR else text(reader.language, f"at_time{one}", time=clock)
+    return text(reader.language, f"{preposition}_day", day=_day(local, reader, away), time=clock_time).rstrip()
 
 
 def _day(local: datetime, reader: Reader, away: timedelta) -> str:
     from babel.dates import format_date
 
-    near = away < timedelta(days=6)
-    return format_date(local.date(), text(reader.language, "format_weekday" if near else "format_day"), best(reader.language))
+    key = "format_weekday" if away < NEAR else "format_day" if away < FAR else "format_day_of_year"
+    return format_date(local.date(), text(reader.language, key), best(reader.language))
 
 
 def _minute_up(instant: datetime) -> datetime:

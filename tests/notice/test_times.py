@@ -20,6 +20,8 @@ EN, ES = Reader("en", MADRID), Reader("es-AR", MADRID)
         (timedelta(days=1, hours=7, minutes=12), "on Wednesday at 06:00", "el miércoles a las 06:00"),
         (timedelta(days=1, hours=2, minutes=12), "on Wednesday at 01:00", "el miércoles a la 01:00"),
         (timedelta(days=30, hours=1, minutes=12), "on 2 April at 01:00", "el 2 de abril a la 01:00"),
+        (timedelta(days=299), "on 26 December at 22:48", "el 26 de diciembre a las 22:48"),
+        (timedelta(days=366), "on 3 March 2027", "el 3 de marzo de 2027"),
         (timedelta(seconds=1), "at 22:49", "a las 22:49"),
     ],
 )
