@@ -10,7 +10,8 @@ from zoneinfo import ZoneInfo
 from gateway.budget import Calendar
 from gateway.clock import from_ms, to_ms
 
-HOUR = timedelta(hours=1)
+QUARTER = timedelta(minutes=15)
+"""Hours of any zone begin at one of these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +65,13 @@ class Periods:
 
     def _bars(self) -> Iterator[datetime]:
         if self.hourly:
-            hour = self.previous
-            while hour < max(self.until, self.start):
-                yield hour
-                hour += HOUR
+            # Hour by hour of the zone's own clock: a change of half an hour moves where they begin.
+            quarter, latest = self.previous, None
+            while quarter < max(self.until, self.start):
+                hour = _hour_of(quarter.astimezone(self.zone))
+                if hour != latest:
+                    yield hour
+                quarter, latest = quarter + QUARTER, hour
             return
         window = Calendar("day", self.zone)
         day = to_ms(self.previous)
@@ -77,4 +81,9 @@ class Periods:
 
     def bar_of(self, local: datetime) -> datetime | date:
         """What two instants in the same hour or day have in common."""
-        return local.astimezone(UTC) if self.hourly else local.date()
+        return _hour_of(local) if self.hourly else local.date()
+
+
+def _hour_of(local: datetime) -> datetime:
+    """Where an instant's hour begins, in UTC: the two hours that an autumn night has twice are two."""
+    return local.replace(minute=0).astimezone(UTC)

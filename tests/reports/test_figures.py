@@ -5,16 +5,19 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
+from gateway.reports import Reports
 from gateway.reports.figures import Sums
 from gateway.store.database import Database
 from gateway.store.spans import Turned
 from tests.contract.world import draft
-from tests.reports.office import Office
+from tests.reports.office import Office, settings
 
 
 @pytest.fixture
@@ -119,3 +122,24 @@ async def test_the_document_has_both_periods_with_percentages(office: Office) ->
         "name": "ada", "share": 0.625, "attempts": 0, "requests": 1, "tokens": 30_000, "cost_micro_usd": 600_000,
         "estimated": 0, "uncertain": 0, "overrun": 0, "overrun_micro_usd": 0,
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("zone", ["Australia/Lord_Howe", "Europe/Madrid", "Asia/Kathmandu", "America/Havana"])
+async def test_where_clocks_change_by_an_hour_or_half_of_one_the_chart_leaves_no_call_out(
+    sqlite_url: str, tmp_path: Path, zone: str
+) -> None:
+    days = {"Australia/Lord_Howe": ((4, 5), (10, 4)), "America/Havana": ((3, 8), (11, 1))}.get(zone, ((3, 29), (10, 25)))
+    office = Office(Database(sqlite_url), tmp_path)
+    await office.store.start()
+    made = Reports(office.books, office.outbox, replace(settings(tmp_path), zone=ZoneInfo(zone)), office.clock)
+    for month, day in days:
+        start = datetime(2026, month, day, tzinfo=ZoneInfo(zone)).astimezone(UTC)
+        for quarter in range(3, 100, 3):
+            office.clock.set(start + timedelta(minutes=15 * quarter))
+            await office.spend(10, 1000)
+        office.clock.advance(minutes=1)
+        report = (await made.make("day")).report
+        drawn = sum(amounts.requests for bar in report.bars for amounts in bar.values())
+        assert drawn == report.previous.attempts + report.present.attempts == 33
+    await office.store.stop()
+    await office.database.close()
