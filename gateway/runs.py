@@ -7,7 +7,7 @@ failed or cancelled; only a retry leads out of failed, and it makes the next gen
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -148,11 +148,18 @@ class Starter:
     """Where notices go that name no place, "file:<folder>"; "": into its chat."""
     may_use: tuple[str, ...] = ()
     """The only chains, providers and models that a run of theirs may ask; empty: every one."""
+    acts_as: str = field(default="", compare=False)
+    """How records name them where that says more than `name`: `console:cli:root`."""
 
     @property
     def name(self) -> str:
-        """How records name them: `telegram:1001`, `http:ops`, `cli:root`."""
+        """Who it is: `telegram:1001`, `http:ops`, `cli:root`."""
         return f"{self.surface}:{self.user or ''}"
+
+    @property
+    def actor(self) -> str:
+        """How records name them: the surface first."""
+        return self.acts_as or self.name
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,9 @@ AUDIT_IS_KEPT = {
     "sqlite": (
         "CREATE TRIGGER audit_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END",
         "CREATE TRIGGER audit_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'only ever added to'); END",
+        # By itself, INSERT OR REPLACE deletes a row without its trigger.
+        "CREATE TRIGGER audit_replace BEFORE INSERT ON audit WHEN EXISTS (SELECT 1 FROM audit WHERE id = NEW.id) "
+        "BEGIN SELECT RAISE(ABORT, 'only ever added to'); END",
     ),
     "postgresql": (
         "CREATE FUNCTION audit_kept() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE EXCEPTION 'only ever added to'; END$$",

@@ -2,19 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.cli.outcome import DONE
-from gateway.cli.render import document, moment, show, stamp
+import typer
+
+from gateway.amounts import parse_period
+from gateway.cli.outcome import DONE, USAGE, CommandError
+from gateway.cli.render import document, show, stamp
 from gateway.cli.session import load_settings, opened
-from gateway.clock import from_ms
+from gateway.clock import from_ms, to_ms
+from gateway.store.audit import SHOWN_MAX
+
+BEGINNING = "1970-01-02"
 
 
-async def audit(config: Path | None, subject: str | None, *, as_json: bool) -> int:
-    """The newest entries, of one subject or of all."""
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which entries are shown; None: all."""
+
+    subject: str | None
+    by: str | None
+    action: str | None
+    since: str | None
+    until: str | None
+    limit: int
+
+
+async def audit(config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
+    """The newest entries that are wanted."""
     settings = load_settings(config)
+    if not 1 <= wanted.limit <= SHOWN_MAX:
+        raise CommandError(f"--limit: a number from 1 to {SHOWN_MAX:,}", USAGE)
     async with opened(settings) as app:
-        entries, now = await app.books.audit(subject), app.clock.now()
+        try:
+            start, end = parse_period(wanted.since or BEGINNING, wanted.until, settings.zone, app.clock.now())
+        except ValueError as error:
+            raise CommandError(f"--from and --to: {error}", USAGE)
+        period = {"from_ms": to_ms(start), "to_ms": to_ms(end)}
+        entries = await app.books.audit(wanted.subject, actor=wanted.by, action=wanted.action, limit=wanted.limit, **period)
     if as_json:
         fields = ("actor", "action", "subject")
         found = [
@@ -25,7 +51,7 @@ async def audit(config: Path | None, subject: str | None, *, as_json: bool) -> i
         return DONE
     rows = [
         [
-            moment(from_ms(entry.at_ms), settings.zone, now),
+            f"{from_ms(entry.at_ms).astimezone(settings.zone):%Y-%m-%d %H:%M:%S}",
             entry.actor,
             entry.action,
             entry.subject,
@@ -34,6 +60,8 @@ async def audit(config: Path | None, subject: str | None, *, as_json: bool) -> i
         for entry in entries
     ]
     show(["at", "who", "did", "to", "how"], rows)
+    if len(entries) == wanted.limit:
+        typer.echo(f"The newest {wanted.limit}; --limit N shows more.")
     return DONE
 
 

@@ -205,13 +205,23 @@ def audit(
     subject: Annotated[
         str | None, typer.Option("--subject", metavar="NAME", help="Only what was changed of this budget, key or person.")
     ] = None,
+    by: Annotated[
+        str | None,
+        typer.Option("--by", metavar="WHO", help="Only somebody (telegram:1001), or a surface (telegram, http, cli, console)."),
+    ] = None,
+    action: Annotated[str | None, typer.Option("--action", metavar="NAME", help="Only this: raise, allow, reload …")] = None,
+    since: Annotated[str | None, typer.Option("--from", metavar="TIME", help="A date or an instant.")] = None,
+    until: Annotated[
+        str | None, typer.Option("--to", metavar="TIME", help="A date, which is counted whole, or the instant of the end.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", help="How many, the newest first.")] = 100,
     config: Config = None,
     as_json: Json = False,
 ) -> None:
     """Show who changed what, newest first."""
     from gateway.cli import audit as work
 
-    run(lambda: work.audit(config, subject, as_json=as_json))
+    run(lambda: work.audit(config, work.Wanted(subject, by, action, since, until, limit), as_json=as_json))
 
 
 @app.command()

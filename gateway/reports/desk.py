@@ -109,11 +109,11 @@ class Reports:
         assert found is not None, "it was put there a moment ago"
         return found
 
-    async def ask(self, key: str, period: str, to: str, language: str, *, table: bool, bot: int | None) -> None:
-        """Sends a report of this moment to a chat, once per key."""
+    async def ask(self, key: str, period: str, to: str, language: str, by: str, *, table: bool, bot: int | None) -> None:
+        """Sends a report of this moment to a chat, once per key; the audit keeps who asked for it."""
         if await self._outbox.get(key) is None:
             made = await self.make(period, language)
-            await self._put(key, to, made, f"{period}-report", table=table, bot=bot)
+            await self._put(key, to, made, f"{period}-report", by, table=table, bot=bot)
 
     async def file(self) -> None:
         """Writes what is to be written to folders. What cannot be written now is tried again, and says why."""
@@ -137,11 +137,9 @@ class Reports:
 
     async def _send(self, report: ReportSettings, key: str, fire: datetime | None, actor: str = "") -> Notice | None:
         made = await self.make(report.period, report.language, fire)
-        return await self._put(key, report.to, made, report.name, table=report.csv, bot=self._bot(), actor=actor)
+        return await self._put(key, report.to, made, report.name, actor, table=report.csv, bot=self._bot())
 
-    async def _put(
-        self, key: str, to: str, made: Made, name: str, *, table: bool, bot: int | None, actor: str = ""
-    ) -> Notice | None:
+    async def _put(self, key: str, to: str, made: Made, name: str, actor: str, *, table: bool, bot: int | None) -> Notice | None:
         attachments = await asyncio.to_thread(_attachments, made, name, table)
         return await self._outbox.put(key, to, made.text(), attachments, bot, Asked(actor, name) if actor else None)
 

@@ -116,9 +116,9 @@ class Books:
         self._budget(budget)
         return await self._database.read(partial(raises.history, budget=budget))
 
-    async def audit(self, subject: str | None = None) -> list[Entry]:
-        """Who changed what, newest first."""
-        return await self._database.read(partial(audit.entries, subject=subject))
+    async def audit(self, subject: str | None = None, **wanted: Any) -> list[Entry]:
+        """Who changed what, newest first; `wanted` are further fields of `audit.Asked`."""
+        return await self._database.read(partial(audit.entries, asked=audit.Asked(subject, **wanted)))
 
     def _budget(self, name: str) -> Budget:
         found = self._budgets.by_name.get(name)

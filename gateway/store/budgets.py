@@ -17,7 +17,10 @@ from gateway.ledger import Counter, Raises, changes_of
 from gateway.runs import stamp
 from gateway.store.audit import record
 from gateway.store.rebuild import SCOPE_COLUMNS, SPENT, basis, insert_missing, matches, recount
+from gateway.store.rows import clean
 from gateway.store.tables import adjustments, counters, usage
+
+REASON_MAX = 2000
 
 LATE_MS = 7 * 86_400_000
 """The pace of a lifetime budget is that of its last week."""
@@ -105,7 +108,7 @@ def adjust(
 
     `scope` gives a value for each `*` of the budget's scope.
     """
-    key = _key(budget, scope)
+    key, reason = _key(budget, scope), clean(reason, REASON_MAX) or ""
     insert_missing(connection, [(budget.name, key, budget.signature)])
     wanted = counters.c.budget == budget.name, counters.c.key == key
     row = connection.execute(select(counters).where(*wanted).with_for_update()).one()

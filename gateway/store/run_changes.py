@@ -89,12 +89,14 @@ def _close(connection: Connection, run: str, now: datetime) -> None:
     connection.execute(delete(run_signals).where(run_signals.c.run == run))
 
 
-def cancel(connection: Connection, run: str, now: datetime) -> Run:
+def cancel(connection: Connection, run: str, by: str, now: datetime) -> Run:
     """As Runs.want for "cancel"."""
     row = lock(connection, run)
     state = RunState(row.state)
     if state.ended and state is not RunState.CANCELLED:
         raise WrongState(run, state, "cancel")
+    if not state.ended and not row.wanted:
+        record(connection, to_ms(now), by, "cancel", f"run:{run}")
     if state is RunState.QUEUED:
         # No worker has it: there is nothing to be stopped.
         set_state(connection, run, now, RunState.CANCELLED)
@@ -103,7 +105,7 @@ def cancel(connection: Connection, run: str, now: datetime) -> Run:
     return run_of(connection.execute(select_runs().where(runs.c.id == run)).one())
 
 
-def retry(connection: Connection, run: str, now: datetime, caps: Caps | None, may_use: tuple[str, ...] | None) -> Run:
+def retry(connection: Connection, run: str, by: str, now: datetime, caps: Caps | None, may_use: tuple[str, ...] | None) -> Run:
     """As Runs.want for "retry"."""
     row = lock(connection, run)
     if row.state != RunState.FAILED:
@@ -114,6 +116,7 @@ def retry(connection: Connection, run: str, now: datetime, caps: Caps | None, ma
         columns["caps"] = dump(caps.as_json())
     if may_use is not None:
         columns["may_use"] = dump(list(may_use))
+    record(connection, to_ms(now), by, "retry", f"run:{run}", caps=None if caps is None else caps.as_json())
     change(connection, run, now, "state", {"state": RunState.QUEUED, "generation": row.generation + 1}, **columns)
     return run_of(connection.execute(select_runs().where(runs.c.id == run)).one())
 

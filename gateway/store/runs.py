@@ -103,22 +103,22 @@ class Runs:
         query = query.order_by(run_events.c.seq).limit(limit)
         return await self._database.read(lambda connection: [event_of(row) for row in connection.execute(query)])
 
-    async def cancel(self, run: str) -> Run:
-        """Wants a run cancelled; one that no worker has is cancelled at once. A cancelled run stays as it is.
+    async def cancel(self, run: str, by: str) -> Run:
+        """Wants a run cancelled, audited; one that no worker has is cancelled at once. A cancelled run stays as it is.
 
         Raises UnknownRun, and WrongState for a run that ended otherwise.
         """
         now = self._clock.now()
-        return await self._database.write(lambda connection: run_changes.cancel(connection, run, now))
+        return await self._database.write(lambda connection: run_changes.cancel(connection, run, by, now))
 
-    async def retry(self, run: str, caps: Caps | None = None, may_use: tuple[str, ...] | None = None) -> Run:
+    async def retry(self, run: str, by: str, caps: Caps | None = None, may_use: tuple[str, ...] | None = None) -> Run:
         """Queues a failed run again, to go on from the step that failed, with other caps if they are given, and with
         other chains and models that it may use.
 
         Raises UnknownRun, and WrongState for a run that has not failed.
         """
         now = self._clock.now()
-        return await self._database.write(lambda connection: run_changes.retry(connection, run, now, caps, may_use))
+        return await self._database.write(lambda connection: run_changes.retry(connection, run, by, now, caps, may_use))
 
     async def signal(self, run: str, name: str, data: JSON) -> None:
         """Keeps something for a run until a worker hands it over. Raises UnknownRun, and WrongState for an ended run."""

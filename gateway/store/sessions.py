@@ -23,7 +23,7 @@ class Session:
     """Somebody who is logged in. Everybody who is may do what an admin key may."""
 
     actor: str
-    """Who it is, for the audit: `key:<name>`, or `console:<who made the link>`."""
+    """Who it is, for the audit: `console:key:<name>`, or `console:<who made the link>`."""
     key: str | None
     """The admin key that opened it; None: a link did."""
     expires_at: datetime
@@ -66,7 +66,7 @@ class Sessions:
     async def open_by_key(self, key: str) -> str:
         """A new session of the admin key with this name; its secret."""
         now, session = to_ms(self._clock.now()), self._new_secret()
-        await self._database.write(lambda connection: self._add(connection, session, f"key:{key}", key, now))
+        await self._database.write(lambda connection: self._add(connection, session, f"console:key:{key}", key, now))
         return session
 
     async def find(self, secret: str) -> Session | None:
@@ -90,8 +90,14 @@ class Sessions:
 
     async def close(self, secret: str) -> None:
         """Logs out."""
-        mine = web_sessions.c.digest == _digest(secret)
-        await self._database.write(lambda connection: connection.execute(delete(web_sessions).where(mine)))
+        now = to_ms(self._clock.now())
+        mine = delete(web_sessions).where(web_sessions.c.digest == _digest(secret)).returning(web_sessions.c.actor)
+
+        def work(connection: Connection) -> None:
+            for actor in connection.scalars(mine).all():
+                record(connection, now, actor, "log out", "console")
+
+        await self._database.write(work)
 
     def _new_secret(self) -> str:
         return secrets.token_urlsafe(32)

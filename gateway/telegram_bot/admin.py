@@ -160,7 +160,7 @@ async def report(desk: Desk, work: Work, words: list[str]) -> None:
     key, to = f"report asked {desk.request_id(work.letter.update_id)}", f"telegram:{work.lane.chat_id}"
     to += f"/{work.lane.thread_id}" if work.lane.thread_id else ""
     period = periods.pop() if periods else PERIODS[0]
-    await desk.reporter.ask(key, period, to, work.reader.language, table=table, bot=desk.bot_id)
+    await desk.reporter.ask(key, period, to, work.reader.language, _actor(work), table=table, bot=desk.bot_id)
     desk.poke.set()
     work.outcome = "told"
 

@@ -103,8 +103,8 @@ class Work:
 class Reporter(Protocol):
     """Makes reports and puts them into the outbox. Raises LedgerUnavailable."""
 
-    async def ask(self, key: str, period: str, to: str, language: str, *, table: bool, bot: int | None) -> None:
-        """Sends a report of this moment to a chat, once per key."""
+    async def ask(self, key: str, period: str, to: str, language: str, by: str, *, table: bool, bot: int | None) -> None:
+        """Sends a report of this moment to a chat, once per key; `by` is who asked for it, for the audit."""
         ...
 
 

@@ -62,7 +62,7 @@ class BudgetApi:
             raise InvalidRequest(f"there is no budget {name[:100]!r}", "name", 404)
         operation, amount, length_s = _read_raise(json_object(await request.read()), budget)
         ends_at = self._clock.now() + timedelta(seconds=length_s)
-        await self._store.raise_limit(name, operation, amount, to_ms(ends_at), f"key:{key.name}")
+        await self._store.raise_limit(name, operation, amount, to_ms(ends_at), f"http:{key.name}")
         balances = [balance.as_json() for balance in await self._books.balances() if balance.name == name]
         change = {"operation": operation, "amount": amount}
         return _json({"name": name, **change, "ends_at": _stamp(ends_at), "budgets": balances})

@@ -125,7 +125,7 @@ class Desk:
     async def cancel(self, run: str, actor: Starter) -> Run:
         """Wants a run cancelled. Raises UnknownRun (also another's), WrongState when it ended otherwise."""
         await self.get(run, actor)
-        wanted = await self._runs.cancel(run)
+        wanted = await self._runs.cancel(run, actor.actor)
         self.poke.set()
         return wanted
 
@@ -141,7 +141,7 @@ class Desk:
             _require_caps(caps, definition, actor)
             caps = caps.over(found.caps or definition.caps)
         # The same holds for what it may ask: a key of the same name may be another one now.
-        queued = await self._runs.retry(run, caps, None if operator(actor) else actor.may_use)
+        queued = await self._runs.retry(run, actor.actor, caps, None if operator(actor) else actor.may_use)
         self.poke.set()
         return queued
 
@@ -168,7 +168,7 @@ class Desk:
             if not _may_see(run, actor):
                 raise UnknownRun(id)
             raise NotAllowed(text(actor.language, "approval_not_allowed"))
-        decided = await self._runs.decide(asked.id, approve, actor.name)
+        decided = await self._runs.decide(asked.id, approve, actor.actor)
         # Also an answer that came too late has told the run: that its time has passed.
         self.poke.set()
         wanted = Decision.APPROVED if approve else Decision.REJECTED

@@ -245,7 +245,17 @@ async def test_the_audit_is_only_ever_added_to(database: Database) -> None:
     here = office(database)
     await here.store.start()
     await here.store.pause(None, "test")
-    for statement in ("UPDATE audit SET actor = 'nobody'", "DELETE FROM audit"):
+    columns = "(id, at, actor, action, subject) VALUES (1, 1, 'nobody', 'x', 'y')"
+    replacing = {
+        "sqlite": [f"INSERT OR REPLACE INTO audit {columns}", f"REPLACE INTO audit {columns}"],
+        "postgresql": [f"INSERT INTO audit {columns} ON CONFLICT (id) DO UPDATE SET actor = 'nobody'", "TRUNCATE audit"],
+    }
+    statements = [
+        "UPDATE audit SET actor = 'nobody'",
+        "DELETE FROM audit",
+        *replacing["sqlite" if database.is_sqlite else "postgresql"],
+    ]
+    for statement in statements:
         with pytest.raises(DBAPIError, match="only ever added to"):
             await database.write(lambda connection, statement=statement: connection.execute(text(statement)))  # type: ignore[misc]
     kept = await database.read(lambda connection: connection.execute(select(audit)).all())

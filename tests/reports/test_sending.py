@@ -168,15 +168,18 @@ async def test_a_report_that_cannot_be_kept_is_made_again_later(
 async def test_what_is_asked_for_is_sent_whatever_was_sent_before(database: Database, tmp_path: Path) -> None:
     office = Office(database, tmp_path)
     await office.store.start()
-    first = await office.reports.send_now(setting(CHAT), "cli:root")
+    first = await office.reports.send_now(setting(CHAT), "cli:ann")
     office.clock.advance(1)
-    second = await office.reports.send_now(setting(CHAT), "cli:root")
+    second = await office.reports.send_now(setting(CHAT), "cli:ann")
     assert first.id != second.id
-    entries = await office.books.audit("daily")
-    assert [(one.actor, one.action, one.detail) for one in entries] == [("cli:root", "send report", {"to": CHAT})] * 2
-    await office.reports.ask("asked:1", "week", "telegram:7", "es", table=False, bot=5)
-    await office.reports.ask("asked:1", "week", "telegram:7", "es", table=False, bot=5)
+    await office.reports.ask("asked:1", "week", "telegram:7", "es", "telegram:1", table=False, bot=5)
+    await office.reports.ask("asked:1", "week", "telegram:7", "es", "telegram:1", table=False, bot=5)
     found = await office.reports.state("asked:1")
     assert found is not None
     assert found.text.startswith("📊 Informe semanal")
     assert [attachment.name for attachment in await office.outbox.attachments(found.id)] == ["week-report-2026-11-16.png"]
+    kept = [(entry.actor, entry.action, entry.subject, entry.detail["to"]) for entry in await office.books.audit()]
+    assert kept == [
+        ("telegram:1", "send report", "week-report", "telegram:7"),
+        *[("cli:ann", "send report", "daily", CHAT)] * 2,
+    ], "what is sent by the clock is no change of anybody, and a second delivery of the same wish none at all"

@@ -83,3 +83,9 @@ async def test_no_secret_is_kept_and_each_login_is_audited(sessions: Sessions, d
     assert not any(word in row for row in kept for word in (link, other, str(secret)))
     entries = await Books(database, Budgets([]), clock).audit("console")
     assert [(entry.actor, entry.action) for entry in entries] == [("console:cli:root", "log in")]
+    for _ in range(2):
+        await sessions.close(str(secret))
+    entries = await Books(database, Budgets([]), clock).audit("console")
+    assert [(entry.actor, entry.action) for entry in entries] == [
+        ("console:cli:root", action) for action in ("log out", "log in")
+    ]

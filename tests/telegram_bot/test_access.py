@@ -181,3 +181,32 @@ async def test_admins_write_as_people_do(tmp_path: Path, sqlite_url: str, comman
         await run.api.say(command, ADMIN)
         told = await run.api.until(lambda: run.api.bubbles(ADMIN))
         assert told[0].text == answer
+
+
+async def test_the_audit_keeps_what_an_admin_does_in_chats(tmp_path: Path, sqlite_url: str) -> None:
+    budgets = '[[budgets]]\nname = "team"\ntokens = 1000\nper = "day"\n'
+    async with rig(tmp_path, sqlite_url, budgets=budgets, admins=()) as run:
+        code = await run.bot.pairing_code()
+        for command, answer in (
+            (f"/start {code}", "first admin"),
+            ("/allow 99", "99 is let in"),
+            ("/deny 99", "99 is shut out"),
+            ("/raise team +5", "team: +5"),
+            ("/pause 2h", "Paused until"),
+            ("/resume", "Answers go on"),
+            ("/report", "Daily report"),
+        ):
+            await run.api.say(command, 77)
+            await run.api.answered(answer, 77)
+        await run.api.say("/raise team +5", STRANGER)
+        await run.idle()
+        kept = [(entry.actor, entry.action, entry.subject) for entry in await run.bot.books.audit()]
+        assert kept[::-1] == [
+            ("telegram:77", "make admin", "telegram:77"),
+            ("telegram:77", "allow", "telegram:99"),
+            ("telegram:77", "deny", "telegram:99"),
+            ("telegram:77", "raise", "team"),
+            ("telegram:77", "pause", "*"),
+            ("telegram:77", "resume", "*"),
+            ("telegram:77", "send report", "day-report"),
+        ]

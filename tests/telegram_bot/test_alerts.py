@@ -48,6 +48,8 @@ async def test_case_14_every_admin_hears_once_and_an_acknowledgement_says_who(tm
         await run.api.alerted(f"P{ADMIN} has acknowledged this already.")
         assert len(run.api.bubbles(ADMIN)) == 1
         assert len(run.api.bubbles(SECOND)) == 1
+        kept = [(entry.actor, entry.action, entry.subject) for entry in await run.bot.books.audit()]
+        assert kept == [(f"telegram:{ADMIN}", "acknowledge", "budget_warn:team")], "the one that counted"
 
 
 async def test_an_unacknowledged_alert_is_repeated_a_day_later_and_spoken_in_the_admins_language(

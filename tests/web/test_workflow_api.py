@@ -296,7 +296,7 @@ async def test_a_follower_that_comes_again_misses_nothing_and_is_told_when_there
 async def test_a_retried_run_is_followed_on(api: Api) -> None:
     run = await api.start()
     await api.runs.set_state(run, RunState.FAILED, error="x")
-    await api.runs.retry(run)
+    await api.runs.retry(run, "cli:root")
     async with api.follow(run) as response:
         assert [data["state"] for _, _, data in await some(response, 3)] == ["queued", "failed", "queued"]
         await api.runs.set_state(run, RunState.SUCCEEDED)

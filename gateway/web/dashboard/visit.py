@@ -94,7 +94,7 @@ class Visit:
         """Who acts, for workflows."""
         assert self.session is not None
         name = self.session.key or CONSOLE
-        return Starter("http", name, admin=True, key=name)
+        return Starter("http", name, admin=True, key=name, acts_as=self.actor)
 
     def part(self, name: str) -> str:
         """A part of the address."""
