@@ -96,4 +96,4 @@ async def test_hostile_names_are_text_and_every_page_is_for_everybody(
             if path in named:
                 await window.sees(EVIL)
         await window.open("/reports")
-        await window.sees(EVIL[:39], "main h3:text('Who') ~ div")
+        await window.sees(EVIL[:39], "main h2:text('Who') ~ div")
