@@ -96,6 +96,14 @@ class Caps:
         """The cap on money in micro-USD, rounded down."""
         return None if self.usd is None else int(Decimal(str(self.usd)) * 1_000_000)
 
+    @classmethod
+    def of_amounts(cls, amounts: Mapping[str, int]) -> Self | None:
+        """Caps from amounts as the ledger counts them: `usd` in micro-USD. None where there is none. Raises ValueError."""
+        money = amounts.get("usd")
+        if not amounts:
+            return None
+        return cls(amounts.get("tokens"), None if money is None else Decimal(money) / 1_000_000, amounts.get("requests"))
+
     def over(self, other: Caps | None) -> Caps:
         """These caps where they say something, and the other's where they do not."""
         if other is None:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
-from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 from gateway.amounts import parse_amount
-from gateway.budget import CAP, Unit
+from gateway.budget import CAP
 from gateway.cli.outcome import USAGE, CommandError
 from gateway.cli.render import amount, moment, span, tame
 from gateway.cli.typed import typed
 from gateway.runs import Approval, Caps, Run, RunEvent, RunState, Step, StepState
 from gateway.settings import Settings
+from gateway.workflow.caps import UNITS
 
 MARKS = {
     StepState.RUNNING: "…",
@@ -30,7 +30,6 @@ _WAITS = {
     RunState.WAITING: "waiting for the signal",
     RunState.SLEEPING: "sleeping",
 }
-_UNITS = {"tokens": Unit.TOKENS, "usd": Unit.MICRO_USD, "requests": Unit.REQUESTS}
 
 
 def parse_values(given: Sequence[str]) -> dict[str, Any]:
@@ -54,19 +53,16 @@ def parse_caps(given: Sequence[str]) -> Caps | None:
     found: dict[str, int] = {}
     for text in given:
         name, equals, value = text.partition("=")
-        if not equals or name not in _UNITS:
+        if not equals or name not in UNITS:
             raise CommandError(f"--set-budget {text}: write it as tokens=500k, usd=1.50 or requests=20", USAGE)
         if name in found:
             raise CommandError(f"--set-budget {name} is given twice", USAGE)
         try:
-            found[name] = parse_amount(value, _UNITS[name])
+            found[name] = parse_amount(value, UNITS[name])
         except ValueError as error:
             raise CommandError(f"--set-budget {text}: {error}", USAGE)
-    if not found:
-        return None
-    money = found.get("usd")
     try:
-        return Caps(found.get("tokens"), None if money is None else Decimal(money) / 1_000_000, found.get("requests"))
+        return Caps.of_amounts(found)
     except ValueError as error:
         raise CommandError(f"--set-budget: {error}", USAGE)
 

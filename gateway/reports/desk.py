@@ -81,14 +81,22 @@ class Reports:
         return Made(report, language, now)
 
     async def chart(
-        self, rows: Sequence[Mapping[str, Any]], bar: str, since: datetime, until: datetime, language: str = "en"
+        self,
+        rows: Sequence[Mapping[str, Any]],
+        bar: str,
+        since: datetime,
+        until: datetime,
+        language: str = "en",
+        *,
+        limited: bool = True,
     ) -> str | None:
         """The same drawing of what `Books.usage` gives by `bar` ("hour" or "day") and provider, for a page.
 
-        None where nothing was spent. The limits are those of this moment.
+        None where nothing was spent. The limits are those of this moment; without `limited` none is drawn.
         """
         budgets, zone = self._settings.budgets.by_name, self._settings.zone
-        limits = [(budgets[one.name], one.limit) for one in await self._books.balances() if one.name in budgets]
+        balances = await self._books.balances() if limited else ()
+        limits = [(budgets[one.name], one.limit) for one in balances if one.name in budgets]
         span = since, min(until, max(self._clock.now(), since + timedelta(seconds=1)))
         chart = await asyncio.to_thread(chart_over, rows, bar, span, zone, limits, language)
         return None if chart is None else svg(chart, PAGE)

@@ -51,15 +51,21 @@ class Books:
         )
 
     async def usage(
-        self, by: Sequence[str], since: datetime, until: datetime, zone: ZoneInfo | None = None
+        self,
+        by: Sequence[str],
+        since: datetime,
+        until: datetime,
+        zone: ZoneInfo | None = None,
+        only: Mapping[str, str] | None = None,
     ) -> list[dict[str, Any]]:
         """Sums of ended attempts started in [since, until) per group (`usage.GROUPS`), with the fields of `usage.SUMS`.
 
-        Raises InvalidRequest for an unknown group.
+        `only` holds values of a scope's attributes that the attempts must have. Raises InvalidRequest for an unknown group.
         """
         if unknown := [name for name in by if name not in usage.GROUPS]:
             raise InvalidRequest(f"usage cannot be grouped by {', '.join(unknown)}: it can by {', '.join(usage.GROUPS)}", "by")
-        return await self._database.read(partial(usage.sums, by=by, from_ms=to_ms(since), to_ms=to_ms(until), zone=zone))
+        start, end = to_ms(since), to_ms(until)
+        return await self._database.read(partial(usage.sums, by=by, from_ms=start, to_ms=end, zone=zone, only=only))
 
     async def statement(self, edges: Sequence[datetime], by: Sequence[str], bar: str, zone: ZoneInfo) -> Statement:
         """Everything that a report is made of, in one snapshot.
@@ -83,10 +89,12 @@ class Books:
         """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""
         return await self._database.read(lambda connection: list(usage.attempts(connection, to_ms(since), to_ms(until))))
 
-    async def pages(self, since: datetime, until: datetime, rows: int = 1000) -> AsyncGenerator[list[dict[str, Any]], None]:
-        """The same, page by page: what is read is never more than one page."""
+    async def pages(
+        self, since: datetime, until: datetime, rows: int = 1000, only: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[list[dict[str, Any]], None]:
+        """The same, page by page: what is read is never more than one page. `only` as for `usage`."""
         after, end = (to_ms(since), ""), to_ms(until)
-        while found := await self._database.read(partial(usage.page, after=after, to_ms=end, rows=rows)):
+        while found := await self._database.read(partial(usage.page, after=after, to_ms=end, rows=rows, only=only)):
             yield found
             after = usage.place(found[-1])
 

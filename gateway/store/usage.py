@@ -60,12 +60,17 @@ class Story:
 
 
 def sums(
-    connection: Connection, by: Sequence[str], from_ms: int, to_ms: int, zone: ZoneInfo | None = None
+    connection: Connection,
+    by: Sequence[str],
+    from_ms: int,
+    to_ms: int,
+    zone: ZoneInfo | None = None,
+    only: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]]:
     """Ended attempts that were started in [from, to), added up per group; each a dict of the groups' values and SUMS.
 
-    `by` holds any of GROUPS; hours and days are those of `zone` (UTC without one), as aware datetimes. Sorted by the
-    groups' values. Raises ValueError for an unknown group.
+    `by` holds any of GROUPS; hours and days are those of `zone` (UTC without one), as aware datetimes. `only` holds values
+    of SCOPE_COLUMNS that the attempts must have. Sorted by the groups' values. Raises ValueError for an unknown group.
     """
     if unknown := [name for name in by if name not in GROUPS]:
         raise ValueError(f"usage cannot be grouped by {', '.join(unknown)}; choose from {', '.join(GROUPS)}")
@@ -75,7 +80,7 @@ def sums(
         quarter = usage.c.started - usage.c.started % literal(QUARTER_MS, literal_execute=True)
         columns.append(quarter.label("by_quarter"))
     period = usage.c.started >= from_ms, usage.c.started < to_ms, usage.c.state != State.PENDING.value
-    query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period)
+    query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period, *_only(only))
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     zone = zone or ZoneInfo("UTC")
     for row in connection.execute(query.group_by(*columns) if columns else query):
@@ -98,11 +103,17 @@ def attempts(connection: Connection, from_ms: int, to_ms: int, chunk: int = 1000
         after = place(found[-1])
 
 
-def page(connection: Connection, after: tuple[int, str], to_ms: int, rows: int) -> list[dict[str, Any]]:
-    """The next attempts behind a place (an instant and an id), up to an instant, oldest first, FIELDS only."""
+def page(
+    connection: Connection, after: tuple[int, str], to_ms: int, rows: int, only: Mapping[str, str] | None = None
+) -> list[dict[str, Any]]:
+    """The next attempts behind a place (an instant and an id), up to an instant, oldest first, FIELDS only.
+
+    `only` holds values of SCOPE_COLUMNS that they must have.
+    """
     # Written so that the index on `started` leads straight to the place, whatever lies before it.
     later = usage.c.started >= after[0], or_(usage.c.started > after[0], usage.c.id > after[1])
-    query = select(usage).where(*later, usage.c.started < to_ms).order_by(usage.c.started, usage.c.id).limit(rows)
+    query = select(usage).where(*later, usage.c.started < to_ms, *_only(only))
+    query = query.order_by(usage.c.started, usage.c.id).limit(rows)
     return [_attempt(row) for row in connection.execute(query)]
 
 
@@ -126,6 +137,10 @@ def story(connection: Connection, request_id: str) -> Story:
         [_attempt(row) | _details(row) for row in connection.execute(tried)],
         [_refusal(row) for row in connection.execute(passed)],
     )
+
+
+def _only(values: Mapping[str, str] | None) -> list[ColumnElement[bool]]:
+    return [SCOPE_COLUMNS[kind] == value for kind, value in (values or {}).items()]
 
 
 def _beginning(quarter_ms: int, name: str, zone: ZoneInfo) -> datetime:

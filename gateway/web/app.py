@@ -103,8 +103,13 @@ class Reporting(Protocol):
         """The last that was sent of one, with what became of it; empty before the first."""
         ...
 
-    async def chart(self, rows: Sequence[Mapping[str, Any]], bar: str, since: datetime, until: datetime) -> str | None:
-        """The drawing of usage by bar ("hour" or "day") and provider, as SVG in the page's own colours; None of nothing."""
+    async def chart(
+        self, rows: Sequence[Mapping[str, Any]], bar: str, since: datetime, until: datetime, *, limited: bool
+    ) -> str | None:
+        """The drawing of usage by bar ("hour" or "day") and provider, as SVG in the page's own colours; None of nothing.
+
+        `limited` draws the limits of budgets.
+        """
         ...
 
 

@@ -82,13 +82,13 @@ class BudgetApi:
         _only(request.query, "from", "to")
         return await self.send_export(request)
 
-    async def send_export(self, request: web.Request) -> web.StreamResponse:
-        """The same, to somebody who may have it."""
+    async def send_export(self, request: web.Request, only: Mapping[str, str] | None = None) -> web.StreamResponse:
+        """The same, to somebody who may have it; `only` as for `Books.usage`."""
         kind = request.path.rpartition(".")[2]
         media, heading, lines = FORMATS.get(kind, FORMATS["csv"])
         start, end = self._period(request.query)
         await self._caught_up()
-        async with aclosing(self._books.pages(start, end)) as pages:
+        async with aclosing(self._books.pages(start, end, only=only)) as pages:
             # The first page is read before the headers go out, so that a database that is gone is an error and no file.
             page: list[dict[str, Any]] = await anext(pages, [])
             response = web.StreamResponse(

@@ -59,7 +59,17 @@ async def test_no_form_is_taken_that_no_page_of_the_session_has_sent(up: Upstrea
     async with Gateway(folder, small(up)) as gateway:
         mine, other = await Visitor.logged_in(gateway), await Visitor.logged_in(gateway)
         before = await gateway.app.books.audit()
-        fields = {"change": "+1", "for": "1h", "spent": "1", "reason": "x", "name": "made", "id": "7", "alert": "1", "once": "1"}
+        fields = {
+            "change": "+1",
+            "for": "1h",
+            "spent": "1",
+            "reason": "x",
+            "name": "made",
+            "may": "ask",
+            "id": "7",
+            "alert": "1",
+            "once": "1",
+        }
         signed = fields | {"csrf": mine.token}
         for path, page in addresses("POST"):
             refused = [
@@ -165,7 +175,7 @@ async def test_a_form_that_is_sent_twice_is_done_once_and_both_are_answered(up: 
         await mine.post("/budgets/hour/raise", signed | {"sent": second})
         assert (await gateway.budget("hour"))["limit"] == 5300
         # Who presses twice sees the second answer alone: it has the key too.
-        named = {"csrf": mine.token, "name": "laptop", "sent": await number("/keys")}
+        named = {"csrf": mine.token, "name": "laptop", "may": "ask", "sent": await number("/keys")}
         made = await asyncio.gather(*(mine.post("/keys", named) for _ in range(2)))
         assert [answer.body.count(b'id="secret"') for answer in made] == [1, 1]
 

@@ -129,6 +129,11 @@ async def test_usage_is_added_up_by_any_attribute_and_by_local_days(office: Offi
         125,
     )
     assert await office.books.usage(["user"], until, until + timedelta(days=1)) == []
+    only = {"user": "ada", "provider": "moonshot"}
+    assert [row["tokens"] for row in await office.books.usage(["hour"], since, until, only=only)] == [100, 5]
+    pages = [page async for page in office.books.pages(since, until, 1, only)]
+    assert [[row["output_tokens"] + row["prompt_tokens"] for row in page] for page in pages] == [[100], [5]]
+    assert await office.books.usage(["user"], since, until, only=only | {"key": "ada"}) == []
     with pytest.raises(InvalidRequest):
         await office.books.usage(["secret"], since, until)
 

@@ -8,7 +8,7 @@ again, as far as it has changed (live.py).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -64,7 +64,8 @@ ROUTES = (
 STATIC = ("/static/{name}", "/favicon.ico")
 """Addresses of files, for everybody."""
 
-Export = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Export = Callable[[web.Request, Mapping[str, str]], Awaitable[web.StreamResponse]]
+"""Sends the usage rows of the request's period that have these values of a scope's attributes."""
 
 
 class Console:

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gateway.errors import InvalidRequest, UnknownRun
-from gateway.runs import Detail, RunState, Step
+from gateway.amounts import amount, parse_amount
+from gateway.errors import InvalidRequest, UnknownRun, UnknownWorkflow
+from gateway.runs import Caps, Detail, Run, RunState, Step
 from gateway.web.dashboard.overview import ENDED_SHORT
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
+from gateway.workflow.caps import UNITS, limits
 
 PAGE = 50
 CALLS_SHOWN = 100
@@ -65,6 +67,7 @@ async def one(visit: Visit) -> Answer:
         "states": STATES,
         "attempts": await visit.services.books.newest(CALLS_SHOWN, {"run": run.id}),
         "ended": ENDED_SHORT,
+        "caps": _caps(visit, run) if run.state is RunState.FAILED else (),
         "took_s": ((run.ended or visit.now) - (run.started or run.created)).total_seconds() if run.started else None,
     }
     live = {"standing": "_run.html", "steps": "_steps.html", "calls": "_attempts.html"}
@@ -81,9 +84,34 @@ async def cancel(visit: Visit) -> Answer:
 
 
 async def retry(visit: Visit) -> Answer:
-    """Goes on from the step that failed. Raises WrongState."""
-    run = await visit.services.desk.retry(visit.part("id"), visit.starter)
+    """Goes on from the step that failed, with other caps if they are given. Raises WrongState, InvalidRequest."""
+    run = await visit.services.desk.retry(visit.part("id"), visit.starter, _given(visit))
     return Onward(f"/runs/{run.id}", "It goes on from the step that failed.")
+
+
+def _given(visit: Visit) -> Caps | None:
+    """The caps of the form; None where every field is left empty. Raises InvalidRequest."""
+    found = {}
+    for name, unit in UNITS.items():
+        if text := visit.form.get(f"cap:{name}", "").strip():
+            try:
+                found[name] = parse_amount(text, unit)
+            except ValueError as error:
+                raise InvalidRequest(f"{name} at most: {error}"[:300], name) from None
+    try:
+        return Caps.of_amounts(found)
+    except ValueError as error:
+        raise InvalidRequest(str(error), "caps") from None
+
+
+def _caps(visit: Visit, run: Run) -> list[tuple[str, str]]:
+    """The caps that a retry may change, each with what it is now; none where its workflow is gone."""
+    try:
+        declared = visit.services.desk.startable_one(visit.starter, run.workflow).caps
+    except UnknownWorkflow:
+        return []
+    caps = run.caps or declared
+    return [] if caps is None else [(name, amount(UNITS[name], limit)) for name, limit in limits(caps).items()]
 
 
 async def approve(visit: Visit) -> Answer:

@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 
 from gateway.amounts import parse_period
 from gateway.errors import InvalidRequest
+from gateway.store.rebuild import SCOPE_COLUMNS
 from gateway.store.usage import GROUPS
 from gateway.web.dashboard.reports import desk_of
 from gateway.web.dashboard.visit import Answer, View, Visit
@@ -23,11 +24,12 @@ async def sums(visit: Visit) -> Answer:
     """The page. Raises InvalidRequest for a period or a group that is none."""
     start, end = _period(visit)
     by = list(dict.fromkeys(name for name in visit.request.query.getall("by", ["provider"]) if name))
+    only = _only(visit)
     books = visit.services.books
     step = "hour" if end - start <= HOURLY else "day"
-    over_time = await books.usage([step, "provider"], start, end, visit.zone)
+    over_time = await books.usage([step, "provider"], start, end, visit.zone, only)
     # Over a million rows a sum takes a second or two: the usual one is made of what the chart has anyway.
-    rows = _summed(over_time) if by == ["provider"] else await books.usage(by, start, end, visit.zone)
+    rows = _summed(over_time) if by == ["provider"] else await books.usage(by, start, end, visit.zone, only)
     rows.sort(key=lambda row: (row["cost_micro_usd"], row["tokens"]), reverse=not {"hour", "day"} & set(by))
     fields = {
         "by": by,
@@ -39,9 +41,12 @@ async def sums(visit: Visit) -> Answer:
         "until": visit.asked("to"),
         "start": start,
         "end": end,
-        "presets": _presets(visit.now.astimezone(visit.zone)),
-        "drawing": await (await desk_of(visit)).chart(over_time, step, start, end),
-        "csv": "/usage.csv?" + urlencode({name: visit.asked(name) for name in ("from", "to") if visit.asked(name)}),
+        "presets": _presets(visit, visit.now.astimezone(visit.zone)),
+        # A limit is one of more calls than are shown.
+        "drawing": await (await desk_of(visit)).chart(over_time, step, start, end, limited=not only),
+        "csv": "/usage.csv?" + urlencode(only | {name: visit.asked(name) for name in ("from", "to") if visit.asked(name)}),
+        "only": [(kind, value, _place(visit, without=kind)) for kind, value in only.items()],
+        "narrowed": lambda kind, value: _place(visit, {kind: value}) if kind in SCOPE_COLUMNS and value else "",
     }
     return View("usage.html", "Usage", fields)
 
@@ -58,14 +63,30 @@ def _summed(over_time: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 async def export(visit: Visit) -> Answer:
     """The rows as CSV."""
-    return await visit.export(visit.request)
+    return await visit.export(visit.request, _only(visit))
 
 
-def _presets(today: datetime) -> list[tuple[str, str]]:
+def _presets(visit: Visit, today: datetime) -> list[tuple[str, str]]:
     """Links for the usual periods: their names and addresses."""
     days = (("Today", today), ("7 days", today - timedelta(days=6)), ("30 days", today - timedelta(days=29)))
-    presets = [(name, f"/usage?from={day:%Y-%m-%d}") for name, day in days]
-    return [*presets, ("This month", f"/usage?from={today:%Y-%m}-01")]
+    first = ("This month", today.replace(day=1))
+    return [(name, _place(visit, {"from": f"{day:%Y-%m-%d}"}, without="to")) for name, day in (*days, first)]
+
+
+def _only(visit: Visit) -> dict[str, str]:
+    """What the attempts must have to be counted. Raises InvalidRequest for what no attempt can have."""
+    only = {kind: visit.asked(kind) for kind in SCOPE_COLUMNS if visit.asked(kind)}
+    for kind, value in only.items():
+        if "\0" in value:
+            raise InvalidRequest(f"there is no such {kind}", kind)
+    return only
+
+
+def _place(visit: Visit, other: Mapping[str, str] | None = None, *, without: str = "") -> str:
+    """The page as it is asked for, but for what is given here."""
+    replaced = {without, *(other or {})}
+    kept = [(name, value) for name, value in visit.request.query.items() if name not in replaced and value]
+    return "/usage?" + urlencode([*kept, *(other or {}).items()])
 
 
 def _period(visit: Visit) -> tuple[datetime, datetime]:
