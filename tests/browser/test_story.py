@@ -1,12 +1,14 @@
 """What an operator does at the console: ask until the budget is gone, make room, start work and let it through."""
 
 import asyncio
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 from tests.browser.rig import ROLES, Console, console
+from tests.doubles.botapi import TOKEN, BotApi
 from tests.doubles.upstream import Script, Upstream
-from tests.e2e.rig import Gateway, budget, config, provider
+from tests.e2e.rig import Gateway, budget, config, provider, section
 
 GREET = '''
 from gateway.workflow import Context, workflow
@@ -74,16 +76,18 @@ async def test_stop_closes_the_providers_connection_and_keeps_what_came(browser:
         assert (await gateway.rows())[0]["outcome"] == "cancelled"
 
 
-async def test_a_run_is_started_waits_for_budget_goes_on_by_a_raise_and_ends_by_an_approval(
+async def test_a_raise_answers_what_waits_in_a_chat_and_a_run_that_was_started_here_goes_on_and_ends_by_an_approval(
     browser: Any, up: Upstream, folder: Path
 ) -> None:
-    with_workflow(folder)
-    text = config(provider("main", up), budget("calls", requests=1, per="day"), chain=["main"])
-    async with (
-        Gateway(folder, text, roles=ROLES) as gateway,
-        console(gateway, browser) as window,
-        console(gateway, browser, viewport={"width": 390, "height": 844}) as phone,
-    ):
+    with_workflow(folder, token=TOKEN)
+    up.default = Script(text="water that goes")
+    async with AsyncExitStack() as stack:
+        api = await stack.enter_async_context(BotApi())
+        telegram = section("[telegram]", {"api_root": api.url, "admins": [1], "allowed_users": [42]})
+        text = config(provider("main", up), budget("calls", requests=1, per="day"), telegram, chain=["main"])
+        gateway = await stack.enter_async_context(Gateway(folder, text, roles=ROLES | {"bot"}))
+        window = await stack.enter_async_context(console(gateway, browser))
+        phone = await stack.enter_async_context(console(gateway, browser, viewport={"width": 390, "height": 844}))
         assert (await gateway.chat()).status == 200
         await asyncio.gather(window.log_in(), phone.log_in())
         await window.open("/workflows")
@@ -100,13 +104,18 @@ async def test_a_run_is_started_waits_for_budget_goes_on_by_a_raise_and_ends_by_
         await window.sees("Greet somebody was started")
         await window.sees("waits for budget", "#standing")
         await window.mark()
+        await api.say("What is a river?", 42)
+        notice = await api.answered("used up", 42)
+        await api.tap(notice, "Answer me", 42)
+        await api.until(lambda: list(notice.buttons) == ["Cancel"])
         assert up.meter.requests == 1
 
         await phone.open("/budgets/calls")
-        await phone.page.get_by_label("Change", exact=True).fill("+1")
+        await phone.page.get_by_label("Change", exact=True).fill("+2")
         await phone.page.get_by_role("button", name="Change the limit").click()
         await phone.sees("The limit is changed")
 
+        await api.answered("water that goes", 42)
         await window.sees("Say it to Ana?", "#standing")
         await phone.open("/")
         await phone.page.get_by_role("button", name="Approve").click()
@@ -114,7 +123,7 @@ async def test_a_run_is_started_waits_for_budget_goes_on_by_a_raise_and_ends_by_
         await window.sees("succeeded", "#standing")
         await window.sees("to Ana", "#standing")
         assert await window.is_marked()
-        assert up.meter.requests == 2
+        assert up.meter.requests == 3
 
 
 async def test_keys_are_shown_once_and_revoked_and_people_let_in_and_shut_out(browser: Any, up: Upstream, folder: Path) -> None:
