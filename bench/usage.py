@@ -13,7 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -138,8 +138,8 @@ class Bench:
         self.until = app.clock.now()
         self.since = self.until - timedelta(days=DAYS)
 
-    async def gate(self, name: str) -> None:
-        """Prints the reservations held and settled in a second, so many at once."""
+    async def gate(self) -> float:
+        """Reservations held and settled in a second, so many at once."""
         done, end = 0, time.monotonic() + GATE_S
         chance, app = random.Random(time.monotonic_ns()), self.app
 
@@ -154,7 +154,14 @@ class Bench:
                 done += 1
 
         await asyncio.gather(*(call() for _ in range(AT_ONCE)))
-        print(f"gate {name}: {done / GATE_S:,.0f} calls/s")
+        return done / GATE_S
+
+    async def beside(self, name: str, busy: AbstractAsyncContextManager[object]) -> None:
+        """Prints what the gate does while something else goes on, against what it does alone just before."""
+        alone = await self.gate()
+        async with busy:
+            beside = await self.gate()
+        print(f"gate while {name}: {beside:,.0f} calls/s, {beside / alone:.2f} of the {alone:,.0f} alone")
 
     async def sum(self, by: list[str]) -> str:
         """The month in groups."""
@@ -201,6 +208,7 @@ class Bench:
             sys.executable, "-c", DOWNLOAD, url, self._key, stdout=asyncio.subprocess.PIPE
         )
         assert process.stdout is not None
+        await asyncio.sleep(0.5)
         yield process.stdout
         process.kill()
         await process.wait()
@@ -241,9 +249,9 @@ async def served(folder: Path, rows: int) -> AsyncIterator[Bench]:
 async def measure(folder: Path, count: int) -> None:
     """Prints the figures."""
     async with served(folder / "few", 1000) as bench:
-        await bench.gate("with few rows")
+        print(f"gate: {await bench.gate():,.0f} calls/s")
     async with served(folder / "many", count) as bench:
-        await bench.gate("with these rows")
+        print(f"gate: {await bench.gate():,.0f} calls/s")
         await figures(bench)
 
 
@@ -263,12 +271,9 @@ async def figures(bench: Bench) -> None:
         ("the overview is open", bench.watch),
         ("reports are made", bench.report),
     ):
-        async with bench.meanwhile(work):
-            await bench.gate(f"while {name}")
+        await bench.beside(name, bench.meanwhile(work))
     for kind in ("csv", "jsonl"):
-        async with bench.download(kind):
-            await asyncio.sleep(0.5)
-            await bench.gate(f"while an export as {kind} runs")
+        await bench.beside(f"an export as {kind} runs", bench.download(kind))
 
 
 def main() -> None:

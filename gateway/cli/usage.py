@@ -28,14 +28,14 @@ async def export(config: Path | None, kind: str, since: str | None, until: str |
     settings = load_settings(config)
     if kind not in FORMATS:
         raise CommandError(f"--rows: {kind!r} is none of {', '.join(FORMATS)}", USAGE)
-    _, heading, lines = FORMATS[kind]
+    form = FORMATS[kind]
     async with opened(settings) as app:
         start, end = _period(settings, since, until, app.clock.now())
         out = sys.stdout.buffer
-        out.write(heading())
-        async with aclosing(app.books.pages(start, end)) as pages:
+        out.write(form.heading)
+        async with aclosing(app.books.pages(form, start, end)) as pages:
             async for page in pages:
-                out.write(lines(page))
+                out.write(page)
         out.flush()
     return DONE
 

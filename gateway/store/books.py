@@ -14,10 +14,11 @@ from sqlalchemy import Connection
 from gateway.budget import Budget, Budgets, Raise
 from gateway.clock import Clock, to_ms
 from gateway.errors import InvalidRequest
-from gateway.store import audit, budgets, raises, spans, usage
+from gateway.store import audit, budgets, export, raises, spans, usage
 from gateway.store.audit import Entry
 from gateway.store.budgets import Balance, Difference
 from gateway.store.database import Database
+from gateway.store.export import Format, Place
 from gateway.store.spans import Group, Turned
 from gateway.store.usage import Story
 
@@ -85,18 +86,20 @@ class Books:
 
         return await self._database.read(work)
 
-    async def attempts(self, since: datetime, until: datetime) -> list[dict[str, Any]]:
-        """The usage rows of attempts started in [since, until), oldest first, with the fields of `usage.FIELDS`."""
-        return await self._database.read(lambda connection: list(usage.attempts(connection, to_ms(since), to_ms(until))))
-
     async def pages(
-        self, since: datetime, until: datetime, rows: int = 1000, only: Mapping[str, str] | None = None
-    ) -> AsyncGenerator[list[dict[str, Any]], None]:
-        """The same, page by page: what is read is never more than one page. `only` as for `usage`."""
-        after, end = (to_ms(since), ""), to_ms(until)
-        while found := await self._database.read(partial(usage.page, after=after, to_ms=end, rows=rows, only=only)):
-            yield found
-            after = usage.place(found[-1])
+        self, kind: Format, since: datetime, until: datetime, rows: int = 1000, only: Mapping[str, str] | None = None
+    ) -> AsyncGenerator[bytes, None]:
+        """The attempts started in [since, until), oldest first, as lines of a file: what is held is never more than a page.
+
+        `only` as for `usage`.
+        """
+        read = partial(export.page, kind=kind, to_ms=to_ms(until), rows=rows, only=only or {})
+        after: Place | None = (to_ms(since), "")
+        while after is not None:
+            found = await self._database.read(partial(read, after=after))
+            if found.lines:
+                yield found.lines
+            after = found.after
 
     async def newest(self, rows: int, of: Mapping[str, str] | None = None) -> list[dict[str, Any]]:
         """The newest attempts first, with the fields of `usage.FIELDS`; `of` holds values of these that they must have."""

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, or_, select
+from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, select
 
 from gateway.clock import from_ms
-from gateway.clock import to_ms as instant_ms
 from gateway.ledger import State
 from gateway.store.rebuild import SCOPE_COLUMNS
 from gateway.store.tables import refusals, usage
@@ -80,7 +79,7 @@ def sums(
         quarter = usage.c.started - usage.c.started % literal(QUARTER_MS, literal_execute=True)
         columns.append(quarter.label("by_quarter"))
     period = usage.c.started >= from_ms, usage.c.started < to_ms, usage.c.state != State.PENDING.value
-    query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period, *_only(only))
+    query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period, *having(only))
     groups: dict[tuple[Any, ...], dict[str, Any]] = {}
     zone = zone or ZoneInfo("UTC")
     for row in connection.execute(query.group_by(*columns) if columns else query):
@@ -95,38 +94,11 @@ def sums(
     return [groups[key] for key in sorted(groups, key=lambda key: tuple(str(value or "") for value in key))]
 
 
-def attempts(connection: Connection, from_ms: int, to_ms: int, chunk: int = 1000) -> Iterator[dict[str, Any]]:
-    """Every attempt that was started in [from, to), oldest first, FIELDS only; read in chunks."""
-    after = (from_ms, "")
-    while found := page(connection, after, to_ms, chunk):
-        yield from found
-        after = place(found[-1])
-
-
-def page(
-    connection: Connection, after: tuple[int, str], to_ms: int, rows: int, only: Mapping[str, str] | None = None
-) -> list[dict[str, Any]]:
-    """The next attempts behind a place (an instant and an id), up to an instant, oldest first, FIELDS only.
-
-    `only` holds values of SCOPE_COLUMNS that they must have.
-    """
-    # Written so that the index on `started` leads straight to the place, whatever lies before it.
-    later = usage.c.started >= after[0], or_(usage.c.started > after[0], usage.c.id > after[1])
-    query = select(usage).where(*later, usage.c.started < to_ms, *_only(only))
-    query = query.order_by(usage.c.started, usage.c.id).limit(rows)
-    return [_attempt(row) for row in connection.execute(query)]
-
-
 def newest(connection: Connection, rows: int, of: Mapping[str, str]) -> list[dict[str, Any]]:
     """The newest attempts first, FIELDS only; `of` holds values of FIELDS that they must have."""
     wanted = [usage.c[name] == value for name, value in of.items()]
     query = select(usage).where(*wanted).order_by(usage.c.started.desc(), usage.c.id.desc()).limit(rows)
     return [_attempt(row) for row in connection.execute(query)]
-
-
-def place(attempt: Mapping[str, Any]) -> tuple[int, str]:
-    """Where an attempt stands among all: what `page` goes on behind."""
-    return instant_ms(attempt["started"]), str(attempt["id"])
 
 
 def story(connection: Connection, request_id: str) -> Story:
@@ -139,7 +111,8 @@ def story(connection: Connection, request_id: str) -> Story:
     )
 
 
-def _only(values: Mapping[str, str] | None) -> list[ColumnElement[bool]]:
+def having(values: Mapping[str, str] | None) -> list[ColumnElement[bool]]:
+    """Attempts with these values of SCOPE_COLUMNS."""
     return [SCOPE_COLUMNS[kind] == value for kind, value in (values or {}).items()]
 
 

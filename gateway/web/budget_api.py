@@ -85,15 +85,15 @@ class BudgetApi:
     async def send_export(self, request: web.Request, only: Mapping[str, str] | None = None) -> web.StreamResponse:
         """The same, to somebody who may have it; `only` as for `Books.usage`."""
         kind = request.path.rpartition(".")[2]
-        media, heading, lines = FORMATS.get(kind, FORMATS["csv"])
+        form = FORMATS.get(kind, FORMATS["csv"])
         start, end = self._period(request.query)
         await self._caught_up()
-        async with aclosing(self._books.pages(start, end, only=only)) as pages:
+        async with aclosing(self._books.pages(form, start, end, only=only)) as pages:
             # The first page is read before the headers go out, so that a database that is gone is an error and no file.
-            page: list[dict[str, Any]] = await anext(pages, [])
+            page = await anext(pages, b"")
             response = web.StreamResponse(
                 headers={
-                    "Content-Type": media,
+                    "Content-Type": form.media,
                     "Cache-Control": "no-store",
                     "X-Content-Type-Options": "nosniff",
                     "Content-Disposition": f'attachment; filename="usage.{kind if kind in FORMATS else "csv"}"',
@@ -101,10 +101,10 @@ class BudgetApi:
                 }
             )
             await response.prepare(request)
-            await response.write(heading())
+            await response.write(form.heading)
             while page:
-                await response.write(lines(page))
-                page = await anext(pages, [])
+                await response.write(page)
+                page = await anext(pages, b"")
         await response.write_eof()
         return response
 

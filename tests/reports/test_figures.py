@@ -38,7 +38,7 @@ async def test_sums_equal_the_rows_of_each_period(office: Office) -> None:
         (report.previous, yesterday, yesterday + timedelta(days=1)),
         (report.present, yesterday + timedelta(days=1), office.clock.now()),
     ):
-        rows = await office.books.attempts(start, end)
+        rows = [row for row in await office.books.newest(100) if start <= row["started"] < end]
         assert sums.attempts == len(rows)
         for name in ("cost_micro_usd", "estimated", "uncertain", "overrun", "overrun_micro_usd"):
             assert getattr(sums, name) == sum(row[name] for row in rows), name
