@@ -35,8 +35,9 @@ class Sign:
     """Something that an operator should know.
 
     `subject` names it, with the window where there is one; `facts` are what its text is made of, as JSON can hold them.
-    `again_ms`: how long after it was last told it may be told anew, once it is over; None: never. `lasts`: False for what
-    just happened and is over. `provider` and `model` ("" for all of them): an answer from there shows that it is over.
+    `again_ms`: how long after it was last told it may be told anew, once it is over; None: never. Where the facts' `limit` is
+    higher than the one that was told, it may at once. `lasts`: False for what just happened and is over. `provider` and
+    `model` ("" for all of them): an answer from there shows that it is over.
     """
 
     subject: str
@@ -140,7 +141,7 @@ def _enter(connection: Connection, sign: Sign, now: int) -> Alert | None:
         row = connection.execute(newest).first()
     if row is not None:
         early = sign.again_ms is None or row.told + sign.again_ms > now
-        if row.ended is None or early:
+        if row.ended is None or (early and not _is_higher(sign, row)):
             connection.execute(update(alerts).where(alerts.c.id == row.id).values(seen=now))
             return None
     values = {
@@ -152,6 +153,12 @@ def _enter(connection: Connection, sign: Sign, now: int) -> Alert | None:
     number = made.scalar()
     # Another process was first.
     return None if number is None else _alert(connection.execute(_one(number)).one())
+
+
+def _is_higher(sign: Sign, row: Row[Any]) -> bool:
+    """True for a budget that has reached a higher limit than the one that was told: somebody raised it meanwhile."""
+    limit: int = sign.facts.get("limit", 0)
+    return limit > orjson.loads(row.facts).get("limit", 0)
 
 
 def _kept(sign: Sign) -> dict[str, Any]:

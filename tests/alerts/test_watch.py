@@ -56,6 +56,10 @@ class Office:
         await asyncio.gather(*(looker.watch() for looker in self.lookers))
         return [alert.subject for alert in await self.newest()]
 
+    def soon(self) -> int:
+        """In an hour, in milliseconds."""
+        return to_ms(self.clock.now()) + 3_600_000
+
     async def newest(self) -> list[Alert]:
         return sorted(await self.alerts.newest(), key=lambda alert: alert.id)
 
@@ -105,16 +109,33 @@ async def test_a_rolling_window_tells_again_only_after_its_length_and_once_it_ha
     assert len(await here.told()) == 2
 
 
-async def test_a_raise_ends_an_alert_and_the_same_window_tells_it_once_only(database: Database) -> None:
-    here = office(database, warn_at=(0.8,))
+async def test_a_raise_ends_an_alert_and_reaching_the_higher_limit_is_told_too(database: Database) -> None:
+    here = office(database, warn_at=(0.8,), window=Lifetime())
     await here.store.start()
-    await here.spend(900)
-    await here.told()
-    await here.store.raise_limit("b", "=", 2000, None, "test")
-    await here.told()
-    assert (await here.newest())[0].ended_at is not None
-    await here.spend(800)
-    assert len(await here.told()) == 1, "one alert per threshold and window"
+    await here.spend(1000)
+    kinds = ["budget_warn:b:0.8@0:", "budget_exhausted:b:@0:"]
+    assert await here.told() == kinds
+    # A raise that leaves it above the threshold tells nothing again.
+    await here.store.raise_limit("b", "=", 1100, None, "test")
+    assert await here.told() == kinds
+    assert [alert.ended_at is None for alert in await here.newest()] == [True, False]
+    await here.store.raise_limit("b", "=", 2000, here.soon(), "test")
+    assert await here.told() == kinds
+    assert all(alert.ended_at is not None for alert in await here.newest())
+    await here.spend(600)
+    assert await here.told() == [*kinds, kinds[0]]
+    await here.spend(400)
+    assert await here.told() == [*kinds, kinds[0], kinds[1]]
+    # The raise ends: more is spent than the old limit, which was told. Then all this is over, and under it nothing is news.
+    here.clock.advance(hours=2)
+    await here.store.refresh()
+    assert len(await here.told()) == 4
+    await here.store.raise_limit("b", "=", 5000, here.soon(), "test")
+    assert len(await here.told()) == 4
+    assert all(alert.ended_at is not None for alert in await here.newest())
+    here.clock.advance(hours=2)
+    await here.store.refresh()
+    assert len(await here.told()) == 4
 
 
 async def test_a_call_that_finds_no_room_tells_that_a_budget_is_used_up_and_a_giant_does_not(database: Database) -> None:
