@@ -21,6 +21,8 @@ log = structlog.get_logger(__name__)
 LOOK_EVERY_S = 1.0
 HEARD_MAX = 1000
 """Events that wait for the database, at most."""
+CHECKED_MAX = 500
+"""Of so many open alerts one look asks whether they are over; the next look asks it of the next ones."""
 PATIENCE = timedelta(seconds=5)
 """A ledger that is gone for less is not worth a word: calls wait about as long."""
 STUCK_AFTER = timedelta(minutes=10)
@@ -42,6 +44,8 @@ class AlertWatch:
         self._gone: tuple[datetime, str] | None = None
         self._said = False
         self._stuck_at: datetime | None = None
+        self._checked = 0
+        """Up to this id open alerts were asked whether they are over; 0: from the first one on."""
         self.directly: Directly | None = None
         """Set by a bot of this process."""
 
@@ -85,7 +89,8 @@ class AlertWatch:
             for one in await self._standings.of(list(lacking), budgets, raises):
                 signs += rules.of_refusal(one, lacking[one.budget.name, one.key])
         over = []
-        open_ = await self._alerts.lasting(rules.BUDGET_KINDS)
+        open_ = await self._alerts.lasting(rules.BUDGET_KINDS, after=self._checked, limit=CHECKED_MAX)
+        self._checked = open_[-1].id if len(open_) == CHECKED_MAX else 0
         if open_:
             names = list({(str(alert.facts["budget"]), str(alert.facts["key"])) for alert in open_})
             over = rules.over(open_, await self._standings.of(names, budgets, raises))

@@ -6,10 +6,11 @@ a day later while nobody has acknowledged it; what comes back after its row has 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import orjson
 from sqlalchemy import Connection, Row, String, cast, delete, literal, or_, select, update
@@ -25,6 +26,10 @@ from gateway.store.telegram import upsert
 REMIND_MS = 86_400_000
 """What nobody has acknowledged is told again after this long, while it lasts."""
 KEPT_MS = 90 * 86_400_000
+T = TypeVar("T")
+
+AT_ONCE = 100
+"""Alerts in one transaction, at most: a limit that is lowered may open one for each of thousands of people."""
 POST = "alert:"
 """How the subjects of the messages begin that tell of alerts."""
 ANSWERED = ("answered", "clamped")
@@ -72,25 +77,33 @@ class Alerts:
         self._database, self._clock = database, clock
 
     async def note(self, signs: Sequence[Sign], over: Collection[str] = ()) -> list[Alert]:
-        """Ends the subjects that are over, then enters what was seen; the alerts that are to be told now, reminders too."""
+        """Ends the subjects that are over, then enters what was seen; the alerts that are to be told now, reminders too.
+
+        A few at a time, so that no call waits for thousands.
+        """
         now = self._now()
 
-        def work(connection: Connection) -> list[Alert]:
-            for subject in over:
+        def ending(connection: Connection, subjects: Sequence[str]) -> None:
+            for subject in subjects:
                 _end(connection, subject, now)
-            told = [alert for sign in signs if (alert := _enter(connection, sign, now)) is not None]
-            return told + _remind(connection, now)
 
-        return await self._database.write(work)
+        def entering(connection: Connection, seen: Sequence[Sign]) -> list[Alert]:
+            return [alert for sign in seen if (alert := _enter(connection, sign, now)) is not None]
+
+        for subjects in _few(list(over)):
+            await self._database.write(partial(ending, subjects=subjects))
+        told = [one for seen in _few(signs) for one in await self._database.write(partial(entering, seen=seen))]
+        return told + await self._database.write(partial(_remind, now=now))
 
     async def due(self) -> bool:
         """True when somebody is to be reminded of something."""
         query = select(alerts.c.id).where(*_unheard(self._now())).limit(1)
         return await self._database.read(lambda connection: connection.scalar(query)) is not None
 
-    async def lasting(self, kinds: Collection[str]) -> list[Alert]:
-        """The open alerts of these kinds."""
-        query = select(alerts).where(alerts.c.ended.is_(None), alerts.c.kind.in_(kinds)).order_by(alerts.c.id)
+    async def lasting(self, kinds: Collection[str], *, after: int = 0, limit: int = 1000) -> list[Alert]:
+        """The open alerts of these kinds, with ids beyond `after`, the oldest first."""
+        wanted = alerts.c.ended.is_(None), alerts.c.kind.in_(kinds), alerts.c.id > after
+        query = select(alerts).where(*wanted).order_by(alerts.c.id).limit(limit)
         return await self._database.read(lambda connection: [_alert(row) for row in connection.execute(query)])
 
     async def newest(self, limit: int = 100) -> list[Alert]:
@@ -132,6 +145,10 @@ class Alerts:
         return to_ms(self._clock.now())
 
 
+def _few(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+
+
 def _enter(connection: Connection, sign: Sign, now: int) -> Alert | None:
     """The alert if it is to be told; None when it was."""
     newest = select(alerts).where(alerts.c.subject == sign.subject).order_by(alerts.c.serial.desc()).limit(1)
@@ -157,8 +174,7 @@ def _enter(connection: Connection, sign: Sign, now: int) -> Alert | None:
 
 def _is_higher(sign: Sign, row: Row[Any]) -> bool:
     """True for a budget that has reached a higher limit than the one that was told: somebody raised it meanwhile."""
-    limit: int = sign.facts.get("limit", 0)
-    return limit > orjson.loads(row.facts).get("limit", 0)
+    return int(sign.facts.get("limit", 0)) > int(orjson.loads(row.facts).get("limit", 0))
 
 
 def _kept(sign: Sign) -> dict[str, Any]:
@@ -168,7 +184,8 @@ def _kept(sign: Sign) -> dict[str, Any]:
 
 def _remind(connection: Connection, now: int) -> list[Alert]:
     """Tells once more what nobody has acknowledged, but for what is over by now."""
-    rows = connection.execute(select(alerts).where(*_unheard(now)).order_by(alerts.c.id).with_for_update(skip_locked=True)).all()
+    query = select(alerts).where(*_unheard(now)).order_by(alerts.c.id).limit(AT_ONCE)
+    rows = connection.execute(query.with_for_update(skip_locked=True)).all()
     told = []
     for row in rows:
         alert = _alert(row)

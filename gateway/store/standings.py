@@ -21,6 +21,8 @@ from gateway.store.tables import counters, refusals, tg_updates
 
 REFUSALS_MAX = 200
 """The newest refusals of one look: of a flood the rest says the same."""
+NAMES_MAX = 1000
+"""Counters that are asked for in one statement: databases take only so many values in one."""
 UNDELIVERED = ("received", "answering")
 
 
@@ -80,7 +82,12 @@ class Standings:
     async def of(self, names: list[CounterId], budgets: Budgets, raises: Raises) -> list[Standing]:
         """Where these counters stand; those that are gone, or count something else now, are left out."""
         now = to_ms(self._clock.now())
-        return await self._database.read(lambda connection: list(_standings(connection, names, budgets, raises, now)))
+
+        def work(connection: Connection) -> list[Standing]:
+            few = (names[start : start + NAMES_MAX] for start in range(0, len(names), NAMES_MAX))
+            return [one for part in few for one in _standings(connection, part, budgets, raises, now)]
+
+        return await self._database.read(work)
 
     async def passed(self) -> list[Passed]:
         """The newest refusals since the last look; the first look only remembers where it begins."""

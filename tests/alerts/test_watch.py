@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import pytest
-from sqlalchemy import insert, select, text
+from sqlalchemy import Connection, Engine, event, insert, select, text
 from sqlalchemy.exc import DBAPIError
 
 from gateway.alerts import AlertWatch
@@ -19,7 +20,7 @@ from gateway.store.database import Database
 from gateway.store.ledger_store import LedgerStore
 from gateway.store.run_tables import outbox
 from gateway.store.standings import Standings
-from gateway.store.tables import audit
+from gateway.store.tables import audit, counters
 from tests.contract.world import draft, settled
 from tests.doubles.clock import SettableClock
 
@@ -281,3 +282,35 @@ async def test_the_audit_is_only_ever_added_to(database: Database) -> None:
             await database.write(lambda connection, statement=statement: connection.execute(text(statement)))  # type: ignore[misc]
     kept = await database.read(lambda connection: connection.execute(select(audit)).all())
     assert [(row.actor, row.action) for row in kept] == [("test", "pause")]
+
+
+async def test_thousands_of_people_who_reach_a_threshold_at_once_are_told_a_few_at_a_time(sqlite_url: str) -> None:
+    here = Office(Database(sqlite_url), Budget("b", Unit.TOKENS, 100, UTC_DAY, {"user": "*"}, warn_at=(0.5,)))
+    await here.store.start()
+    people = 1234
+    bucket = to_ms(here.clock.now().replace(hour=0))
+    rows = [
+        {"budget": "b", "key": f"user={number}", "signature": here.store.budgets.all[0].signature, "spent": 60, "held": 0}
+        | {"buckets": f"[[{bucket},60,0]]"}
+        for number in range(people)
+    ]
+    await here.database.write(lambda connection: connection.execute(insert(counters), rows))
+    written: list[int] = []
+
+    def counted(connection: Connection) -> None:
+        written.append(connection.exec_driver_sql("SELECT count(*) FROM alerts").scalar_one())
+
+    event.listen(Engine, "commit", counted)
+    try:
+        await here.told()
+    finally:
+        event.remove(Engine, "commit", counted)
+    assert written[-1] == people
+    assert max(after - before for before, after in pairwise([0, *written])) <= 100, "between them calls go on"
+    # All are over with the day, whose looks take them part by part.
+    here.clock.advance(days=1)
+    for _ in range(4):
+        await here.told()
+    assert await here.alerts.lasting(["budget_warn"]) == []
+    await here.store.stop()
+    await here.database.close()
