@@ -14,6 +14,7 @@ from gateway.notice import text
 from gateway.notice.catalogue import best
 from gateway.reports.chart import Bar, Chart, Limit
 from gateway.reports.figures import Report
+from gateway.reports.periods import hour_of, hours
 from gateway.reports.words import amount, between, period_short, with_unit
 
 HOURS_BETWEEN = 6
@@ -72,12 +73,10 @@ def chart_over(
             spent.setdefault(_place(row[bar], hourly=hourly), {})[row["provider"]] = value
     if not spent:
         return None
-    # In UTC: by the clock of the zone a moment before an hour may be two hours before it.
-    ends = span[0], span[1].astimezone(UTC) - timedelta(milliseconds=1)
-    first, last = (_place(instant.astimezone(zone), hourly=hourly) for instant in ends)
-    places = _places(first, last)
-    if len(places) > BARS_MAX:
-        places = _places(min(spent), last)[-BARS_MAX:]
+    start, end = (instant.astimezone(UTC) for instant in span)
+    if end - start > (longest := BARS_MAX * timedelta(hours=1 if hourly else 24)):
+        start = max(min(row[bar] for row in rows).astimezone(UTC), end - longest)
+    places = _places(start, end, zone, hourly=hourly)[-BARS_MAX:]
     local = [place.astimezone(zone) if isinstance(place, datetime) else place for place in places]
     labels = _few(local, language, hourly=hourly)
     total = sum(sum(spent.get(place, {}).values()) for place in places)
@@ -107,14 +106,15 @@ def _sum(report: Report) -> int:
 
 
 def _place(local: datetime, *, hourly: bool) -> Place:
-    """An hour as an instant in UTC, since an autumn night has one twice by the clock; a day as its date."""
-    return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC) if hourly else local.date()
+    return hour_of(local) if hourly else local.date()
 
 
-def _places(first: Place, last: Place) -> list[Place]:
-    """Every hour or day from the first to the last: a time in which nothing was spent has its place too."""
-    step = timedelta(hours=1) if isinstance(first, datetime) else timedelta(days=1)
-    return [first + number * step for number in range((last - first) // step + 1)]
+def _places(start: datetime, end: datetime, zone: ZoneInfo, *, hourly: bool) -> list[Place]:
+    """Every hour or day of a span: a time in which nothing was spent has its place too."""
+    if hourly:
+        return list(hours(start, end, zone))
+    first, last = start.astimezone(zone).date(), (end - timedelta(milliseconds=1)).astimezone(zone).date()
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
 def _day(local: Place) -> date:
@@ -140,8 +140,8 @@ def _weekday(day: Place, language: str) -> str:
 
 
 def _hours(starts: Sequence[Place], between: int) -> list[str]:
-    hours = [start for start in starts if isinstance(start, datetime)]
-    return [f"{start:%H}" if start.hour % between == 0 and not start.fold else "" for start in hours]
+    clocks = [start for start in starts if isinstance(start, datetime)]
+    return [f"{start:%H}" if start.hour % between == 0 and not start.fold else "" for start in clocks]
 
 
 def _numbers(days: Sequence[Place]) -> list[str]:
@@ -152,7 +152,7 @@ def _numbers(days: Sequence[Place]) -> list[str]:
 def _few(places: Sequence[Place], language: str, *, hourly: bool) -> list[str]:
     """Beneath any number of bars no more labels than there is room for."""
     if hourly:
-        return _hours(places, next((hours for hours in HOURS if len(places) <= hours * LABELS), HOURS[-1]))
+        return _hours(places, next((every for every in HOURS if len(places) <= every * LABELS), HOURS[-1]))
     if len(places) <= WEEK:
         return [_weekday(day, language) for day in places]
     if len(places) <= LABELS:

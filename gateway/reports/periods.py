@@ -65,13 +65,7 @@ class Periods:
 
     def _bars(self) -> Iterator[datetime]:
         if self.hourly:
-            # Hour by hour of the zone's own clock: a change of half an hour moves where they begin.
-            quarter, latest = self.previous, None
-            while quarter < max(self.until, self.start):
-                hour = _hour_of(quarter.astimezone(self.zone))
-                if hour != latest:
-                    yield hour
-                quarter, latest = quarter + QUARTER, hour
+            yield from hours(self.previous, max(self.until, self.start), self.zone)
             return
         window = Calendar("day", self.zone)
         day = to_ms(self.previous)
@@ -81,9 +75,22 @@ class Periods:
 
     def bar_of(self, local: datetime) -> datetime | date:
         """What two instants in the same hour or day have in common."""
-        return _hour_of(local) if self.hourly else local.date()
+        return hour_of(local) if self.hourly else local.date()
 
 
-def _hour_of(local: datetime) -> datetime:
+def hours(start: datetime, end: datetime, zone: ZoneInfo) -> Iterator[datetime]:
+    """Where each hour of the zone's own clock begins that has a part in [start, end), in UTC.
+
+    A change of half an hour moves where they begin.
+    """
+    quarter, latest = hour_of(start.astimezone(zone)), None
+    while quarter < end:
+        hour = hour_of(quarter.astimezone(zone))
+        if hour != latest:
+            yield hour
+        quarter, latest = quarter + QUARTER, hour
+
+
+def hour_of(local: datetime) -> datetime:
     """Where an instant's hour begins, in UTC: the two hours that an autumn night has twice are two."""
-    return local.replace(minute=0).astimezone(UTC)
+    return local.replace(minute=0, second=0, microsecond=0).astimezone(UTC)

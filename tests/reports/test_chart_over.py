@@ -16,6 +16,7 @@ from gateway.store.database import Database
 from tests.reports.office import Office
 
 MADRID, CAIRO = ZoneInfo("Europe/Madrid"), ZoneInfo("Africa/Cairo")
+HOWE = ZoneInfo("Australia/Lord_Howe")
 
 
 def row(step: str, begin: str, zone: ZoneInfo, tokens: int, cost: int = 0) -> dict[str, Any]:
@@ -37,6 +38,9 @@ def drawn(rows: list[dict[str, Any]], step: str, zone: ZoneInfo, *, since: str =
         # The same hour by the clock, twice.
         ("hour", MADRID, "2026-10-25T00:00Z", "2026-10-25T01:00Z", 2),
         ("hour", MADRID, "2026-03-29T00:00Z", "2026-03-29T02:00Z", 3),
+        # Clocks go back by half an hour, and forward.
+        ("hour", HOWE, "2026-04-04T13:00Z", "2026-04-04T17:30Z", 5),
+        ("hour", HOWE, "2026-10-03T14:30Z", "2026-10-03T18:00Z", 5),
         ("day", MADRID, "2026-10-23T22:00Z", "2026-10-25T23:00Z", 3),
         # The day that has no midnight.
         ("day", CAIRO, "2026-04-23T22:00Z", "2026-04-24T21:00Z", 2),
