@@ -102,7 +102,7 @@ class Day:
         self._clock.set(NOW - timedelta(hours=1, minutes=44))
         id = await self._taken("answer_tender", TENDER, ANA, "cancelled")
         await self._model_step(id, "draft", "answer_tender", 5_140, 11.3)
-        await self._app.runs.cancel(id)
+        await self._app.runs.cancel(id, "telegram:1001")
         await self._app.runs.set_state(id, RunState.CANCELLED)
 
     async def _succeeded(self) -> None:

@@ -120,6 +120,7 @@ async def of_the_team(album: Album, of: Day) -> None:
         await album.page(f"run-{name}", f"/runs/{runs[name]}")
     await album.page("usage", "/usage?from=2026-04-20")
     await album.page("usage-groups", "/usage?from=2026-05-12&by=provider&by=user&by=workflow")
+    await album.page("usage-narrowed", "/usage?from=2026-04-20&by=provider&by=model&key=ci-nightly")
     await album.page("usage-day", "/usage?from=2026-05-19&by=hour")
     await album.page("reports", "/reports")
     await album.page("people", "/people")

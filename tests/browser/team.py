@@ -233,8 +233,9 @@ class Team:
 
     async def _people_and_keys(self) -> None:
         app = self.app
-        for name, admin in (("laptop-ana", True), ("ci-nightly", False), (LONG, False), ("old-phone", False)):
-            await app.keys.create(name, admin, "cli:ana")
+        await app.keys.create("laptop-ana", True, "cli:ana")
+        for name, may in (("ci-nightly", ("run",)), (LONG, ("ask", "run")), ("old-phone", ("ask",)), ("sheet", ("read",))):
+            await app.keys.create(name, False, "cli:ana", may=may, chains=("night",) if name == LONG else ())
             self.clock.advance(hours=5)
         await app.keys.revoke("old-phone", "console:laptop-ana")
         people = app._people()

@@ -40,7 +40,7 @@ async def test_a_key_is_made_with_what_it_may_and_shows_what_is_left_and_what_it
         assert "each-key" in shown
         assert "each-person 8 of 9 requests left" in shown
         assert "ask models, run workflows\t" in await page.get_by_role("row", name="user").inner_text()
-        assert "everything\tnone of its own" in await page.get_by_role("row", name="admin").inner_text()
+        assert "everything\tnone yet" in await page.get_by_role("row", name="admin").inner_text()
 
         await row.get_by_role("link", name="What it spent").click()
         await window.sees("Only key laptop")

@@ -27,6 +27,8 @@ STATES = {
     "cancelled": ("cancelled", ""),
 }
 """The states of runs and steps in words, and how they look."""
+CAPPED = {"tokens": "Tokens", "usd": "US dollars", "requests": "Requests"}
+"""The fields of caps in words."""
 WIDTH = 1000
 """The width of the time line in its own units."""
 
@@ -97,21 +99,21 @@ def _given(visit: Visit) -> Caps | None:
             try:
                 found[name] = parse_amount(text, unit)
             except ValueError as error:
-                raise InvalidRequest(f"{name} at most: {error}"[:300], name) from None
+                raise InvalidRequest(f"{CAPPED[name]} at most: {error}"[:300], name) from None
     try:
         return Caps.of_amounts(found)
     except ValueError as error:
         raise InvalidRequest(str(error), "caps") from None
 
 
-def _caps(visit: Visit, run: Run) -> list[tuple[str, str]]:
-    """The caps that a retry may change, each with what it is now; none where its workflow is gone."""
+def _caps(visit: Visit, run: Run) -> list[tuple[str, str, str]]:
+    """The caps that a retry may change, each with its word and what it is now; none where its workflow is gone."""
     try:
         declared = visit.services.desk.startable_one(visit.starter, run.workflow).caps
     except UnknownWorkflow:
         return []
     caps = run.caps or declared
-    return [] if caps is None else [(name, amount(UNITS[name], limit)) for name, limit in limits(caps).items()]
+    return [] if caps is None else [(name, CAPPED[name], amount(UNITS[name], limit)) for name, limit in limits(caps).items()]
 
 
 async def approve(visit: Visit) -> Answer:
