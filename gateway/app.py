@@ -16,12 +16,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import structlog
-from sqlalchemy import Connection
 
 from gateway.alerts import LOOK_EVERY_S, AlertWatch
 from gateway.budget import Budgets
 from gateway.chat import Slot
-from gateway.clock import Clock, SystemClock, to_ms
+from gateway.clock import Clock, SystemClock
 from gateway.dispatcher import Dispatcher, Observer
 from gateway.errors import LedgerUnavailable
 from gateway.estimate import Estimator, Learnt
@@ -29,10 +28,10 @@ from gateway.ledger import Raises
 from gateway.prices import Prices
 from gateway.providers import Provider, build
 from gateway.readiness import checks, depths
-from gateway.reloading import Reload, with_workflows
-from gateway.settings import Change, Settings, outline
+from gateway.reloading import FOLLOW_EVERY_S, Reload, with_workflows
+from gateway.settings import Change, Settings
 from gateway.signals import listening
-from gateway.store import calibrations, in_force
+from gateway.store import calibrations
 from gateway.store.alerts import Alerts
 from gateway.store.books import Books
 from gateway.store.database import Database
@@ -100,7 +99,8 @@ class App:
         self.roles = roles
         self.database = Database(settings.database_url)
         self.store = LedgerStore(self.database, settings.budgets, self.clock)
-        self._reload = Reload(settings, self.catalogue, self.store, os.environ if environ is None else environ)
+        environ = os.environ if environ is None else environ
+        self._reload = Reload(settings, self.catalogue, self.store, environ, self.reload)
         self.books = Books(self.database, settings.budgets, self.clock)
         self.keys = Keys(self.database, self.clock)
         self.sessions = Sessions(self.database, self.clock)
@@ -202,7 +202,7 @@ class App:
 
         metrics = self._metrics = Metrics(self.settings)
         await self.open(observer=metrics)
-        await self.database.write(self._say_in_force)
+        await self._reload.begin()
         self._begin_jobs()
         self._spawn(asyncio.to_thread(self._load_ahead))
         if BOT in self.roles and self.settings.telegram.token:
@@ -215,9 +215,6 @@ class App:
         roles, workflows = ",".join(sorted(self.roles)), len(self.catalogue.definitions)
         log.info("started", roles=roles, address=self.address, bot=self.bot is not None, workflows=workflows)
 
-    def _say_in_force(self, connection: Connection) -> None:
-        in_force.say(connection, self.store.owner, outline(self.settings), to_ms(self.clock.now()))
-
     def _begin_jobs(self) -> None:
         from gateway.jobs import Jobs
 
@@ -227,6 +224,7 @@ class App:
         jobs.every(self.store.drop_old, DROP_EVERY_S)
         jobs.every(self.alerts.prune, DROP_EVERY_S)
         jobs.every(self.alert_watch.watch, LOOK_EVERY_S)
+        jobs.every(self._reload.follow, FOLLOW_EVERY_S)
         if SCHEDULER in self.roles:
             jobs.every(self._forget_told, DROP_EVERY_S)
             jobs.every(self.reports.file, FILE_EVERY_S)
@@ -329,7 +327,7 @@ class App:
 
     def signals(self) -> contextlib.AbstractContextManager[None]:
         """While it lasts, SIGTERM or SIGINT ends `until_stopped`, and SIGHUP reloads the configuration."""
-        return listening(self._stopping.set, partial(self._reload.by_signal, self.reload))
+        return listening(self._stopping.set, self._reload.by_signal)
 
     async def until_stopped(self) -> None:
         """Returns once a signal ended the serving. Raises what ended a part that should have gone on."""
@@ -343,7 +341,8 @@ class App:
         Returns what differs; what needs a restart is among it, and is as before until then. Counters stay, calls under way
         end by what held when they began. Raises ConfigError when the new file is wrong, LedgerUnavailable.
         """
-        changes, self._providers = await self._reload(actor, self.dispatcher, self._providers, self._follow)
+        async with self._reload.alone:
+            changes, self._providers = await self._reload(actor, self.dispatcher, self._providers, self._follow)
         return changes
 
     def _follow(self) -> None:

@@ -17,13 +17,15 @@ from gateway.logs import hide
 from gateway.prices import Prices
 from gateway.providers import Provider, build
 from gateway.settings import Change, Settings, differences, kept_until_restart, load, outline
-from gateway.store import in_force
-from gateway.store.audit import record
+from gateway.store import audit, in_force
 from gateway.store.ledger_store import LedgerStore
 from gateway.workflow.caps import with_caps
 from gateway.workflow.catalogue import Catalogue
 
 log = structlog.get_logger(__name__)
+
+ACTION, SUBJECT = "reload", "configuration"
+"""What the audit calls it."""
 
 
 def with_workflows(settings: Settings, catalogue: Catalogue) -> Settings:
@@ -50,14 +52,52 @@ class Wanted:
         }
 
 
-class Reload:
-    """Has a running program go by what its file says now, one reload at a time."""
+FOLLOW_EVERY_S = 1.0
+"""How often a process looks whether another one was asked to reload."""
+BY_ANOTHER = ""
+"""The actor of a reload that another process was asked for, and has put into the audit."""
 
-    def __init__(self, settings: Settings, catalogue: Catalogue, store: LedgerStore, environ: Mapping[str, str]) -> None:
+
+class Reload:
+    """Has a running program go by what its file says now. Whoever calls it holds `alone`."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalogue: Catalogue,
+        store: LedgerStore,
+        environ: Mapping[str, str],
+        again: Callable[[str], Coroutine[object, object, object]],
+    ) -> None:
+        """`again` reloads the whole program, for an actor, by calling this."""
         self._settings, self._catalogue, self._store, self._environ = settings, catalogue, store, environ
-        self._alone = asyncio.Lock()
+        self._again = again
+        self.alone = asyncio.Lock()
+        """One reload at a time: each begins with what the one before has left."""
+        self._seen = self._noted = 0
+        """The newest reloads in the audit: of which this process knows, and which it was asked for itself."""
         self.tasks: set[asyncio.Task[None]] = set()
         """What goes on beside: a stop cancels it."""
+
+    async def begin(self) -> None:
+        """Says by what this process runs. Raises LedgerUnavailable."""
+
+        def work(connection: Connection) -> int:
+            in_force.say(connection, self._store.owner, outline(self._settings), to_ms(self._store.clock.now()))
+            return audit.newest(connection, ACTION, SUBJECT)
+
+        self._seen = await self._store.database.write(work)
+
+    async def follow(self) -> None:
+        """Reloads if another process on this database was asked to since the last look. Raises LedgerUnavailable."""
+        newest = await self._store.database.read(partial(audit.newest, action=ACTION, subject=SUBJECT))
+        if newest <= self._seen or self._settings.path is None:
+            return
+        try:
+            await self._again(BY_ANOTHER)
+        except ConfigError as error:
+            log.debug("reload_left", problems=len(error.problems))
+        self._seen = max(self._seen, newest)
 
     async def __call__(
         self, actor: str, dispatcher: Dispatcher, providers: Mapping[str, Provider], follow: Callable[[], None]
@@ -66,27 +106,31 @@ class Reload:
 
         Raises ConfigError and LedgerUnavailable; then nothing has changed.
         """
-        async with self._alone:
-            wanted = await read_again(self._settings, self._catalogue, self._store.clock, self._environ)
-            made = wanted.providers(providers)
-            await self._store.use(wanted.settings.budgets, partial(self._note, actor, wanted))
-            hide(wanted.settings.secrets)
-            self._settings.become(wanted.settings)
-            # The dispatcher has a copy of its own: what is under way goes by it, whatever the next reload says.
-            gone = [one for name, one in providers.items() if made.get(name) is not one]
-            self._beside(_retire(dispatcher.use(replace(wanted.settings), made, wanted.prices), gone))
-            follow()
-            tell(wanted.changes)
-            return wanted.changes, made
+        wanted = await read_again(self._settings, self._catalogue, self._store.clock, self._environ)
+        if actor == BY_ANOTHER and not wanted.changes:
+            return [], providers
+        made = wanted.providers(providers)
+        await self._store.use(wanted.settings.budgets, partial(self._note, actor, wanted))
+        self._seen = max(self._seen, self._noted)
+        hide(wanted.settings.secrets)
+        self._settings.become(wanted.settings)
+        # The dispatcher has a copy of its own: what is under way goes by it, whatever the next reload says.
+        gone = [one for name, one in providers.items() if made.get(name) is not one]
+        self._beside(_retire(dispatcher.use(replace(wanted.settings), made, wanted.prices), gone))
+        follow()
+        tell(wanted.changes)
+        return wanted.changes, made
 
-    def by_signal(self, reload: Callable[[str], Coroutine[object, object, object]]) -> None:
+    def by_signal(self) -> None:
         """Reloads beside everything else; what is wrong is in the log."""
-        self._beside(_logged(reload("signal:SIGHUP")))
+        self._beside(_logged(self._again("signal:SIGHUP")))
 
     def _note(self, actor: str, wanted: Wanted, connection: Connection) -> None:
         now = to_ms(self._store.clock.now())
         in_force.say(connection, self._store.owner, outline(wanted.settings), now)
-        record(connection, now, actor, "reload", "configuration", changes=[str(change) for change in wanted.changes])
+        if actor != BY_ANOTHER:
+            audit.record(connection, now, actor, ACTION, SUBJECT, changes=[str(change) for change in wanted.changes])
+            self._noted = audit.newest(connection, ACTION, SUBJECT)
 
     def _beside(self, work: Coroutine[object, object, None]) -> None:
         task = asyncio.create_task(work)

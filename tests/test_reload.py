@@ -170,20 +170,21 @@ async def test_calls_that_go_on_all_the_while_never_pass_a_limit_and_none_is_los
             assert [one.spent for one in await app.books.balances() if one.name == "calls"] == [answered]
 
 
-def test_the_real_program_reloads_at_sighup(tmp_path: Path) -> None:
+def test_the_real_program_reloads_at_sighup_and_so_does_one_beside_it(tmp_path: Path) -> None:
     settings = written(tmp_path, "http://127.0.0.1:9/v1")
     upgrade(settings.database_url)
-    with serving(tmp_path) as (process, _):
-        assert process.stderr is not None
+    with serving(tmp_path) as (process, _), serving(tmp_path) as (beside, _):
         written(tmp_path, "http://127.0.0.1:9/v1", limit=5)
         os.kill(process.pid, signal.SIGHUP)
-        said = ""
-        while '"reloaded"' not in said:
-            line = process.stderr.readline()
-            assert line, said
-            said += line
-        assert '"budgets.calls.limit"' in said
-        assert "key-of-first" not in said
+        for each in (process, beside):
+            said = ""
+            assert each.stderr is not None
+            while '"reloaded"' not in said:
+                line = each.stderr.readline()
+                assert line, said
+                said += line
+            assert '"budgets.calls.limit"' in said
+            assert "key-of-first" not in said
 
 
 def test_a_difference_is_shown_place_by_place_and_whole_items_as_one() -> None:
@@ -201,3 +202,49 @@ def _always():  # type: ignore[no-untyped-def]
     from datetime import UTC, datetime
 
     return datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
+
+
+async def test_two_reloads_at_once_both_end_with_what_the_file_says(tmp_path: Path) -> None:
+    async with (
+        Upstream(Script(text="Hello.")) as upstream,
+        Upstream(Script(text="Other.")) as other,
+        app_of(written(tmp_path, upstream.base_url, limit=100)).running() as app,
+    ):
+        assert await ask(app, 1) == "Hello."
+        for number, (place, key) in enumerate(((other, "second"), (upstream, "third"), (other, "fourth"))):
+            written(tmp_path, place.base_url, limit=100, key=key)
+            await asyncio.gather(app.reload("one"), app.reload("other"))
+            assert await ask(app, 2 + number) == ("Other." if place is other else "Hello.")
+            assert place.seen[-1].headers["Authorization"] == f"Bearer {key}"
+
+
+async def test_a_reload_that_one_process_is_asked_for_is_made_by_every_one_on_the_database(tmp_path: Path) -> None:
+    async with Upstream(Script(text="Hello.")) as upstream:
+        settings = written(tmp_path, upstream.base_url, limit=100)
+        async with app_of(settings).running() as asked, app_of(load(tmp_path / "sluicegate.toml", {})).running() as beside:
+            file = tmp_path / "sluicegate.toml"
+            written(tmp_path, upstream.base_url, limit=1)
+            changes = [str(change) for change in await against_running(load(file, {})) or []]
+            assert changes == ["budgets.calls.limit: 100 → 1"], "nothing was reloaded yet"
+            await asked.reload("test")
+            assert await ask(beside, 1) == "Hello."
+            async with asyncio.timeout(30):
+                while beside.settings.budgets.by_name["calls"].limit != 1:  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+            with pytest.raises(ChainExhausted):
+                await ask(beside, 2)
+            assert await against_running(load(file, {})) == []
+            # What is written afterwards holds nowhere until somebody asks for it, and one wish is one entry.
+            written(tmp_path, upstream.base_url, limit=5)
+            for app in (asked, beside):
+                await app._reload.follow()
+                assert app.settings.budgets.by_name["calls"].limit == 1
+            assert len(await beside.books.audit("configuration")) == 1
+            # One that stays behind, since its own environment is wrong, is seen by `check`.
+            beside._reload._environ = {"SLUICEGATE_BOGUS": "1"}
+            with capture_logs() as told:
+                await asked.reload("test")
+                await beside._reload.follow()
+            assert "reload_refused" in {line["event"] for line in told}
+            changes = [str(change) for change in await against_running(load(file, {})) or []]
+            assert changes == ["budgets.calls.limit: 1 → 5"]

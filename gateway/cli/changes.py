@@ -18,7 +18,7 @@ from gateway.store.migrations import current, head
 
 
 async def against_running(settings: Settings) -> list[Change] | None:
-    """What differs from the server that began last; None where none runs, or its database cannot be asked."""
+    """What differs from any process that serves; None where none does, or its database cannot be asked."""
     try:
         if not await asyncio.to_thread(_usable, settings.database_url):
             return None
@@ -29,7 +29,11 @@ async def against_running(settings: Settings) -> list[Change] | None:
             await database.close()
     except LedgerUnavailable:
         return None
-    return differences(running[0], outline(settings)) if running else None
+    if not running:
+        return None
+    asked = outline(settings)
+    found = {str(change): change for one in running for change in differences(one, asked)}
+    return sorted(found.values(), key=lambda change: change.place)
 
 
 def _usable(url: str) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, insert, or_, select
+from sqlalchemy import Connection, func, insert, or_, select
 
 from gateway.store.tables import audit
 
@@ -50,6 +50,12 @@ def record(connection: Connection, at_ms: int, actor: str, action: str, subject:
     """Adds an entry. `detail` is kept as JSON and holds no secret."""
     text = orjson.dumps(detail).decode()
     connection.execute(insert(audit).values(at=at_ms, actor=actor, action=action, subject=subject, detail=text))
+
+
+def newest(connection: Connection, action: str, subject: str) -> int:
+    """The number of the newest entry of a kind; 0 where there is none."""
+    found = connection.scalar(select(func.max(audit.c.id)).where(audit.c.subject == subject, audit.c.action == action))
+    return found or 0
 
 
 def entries(connection: Connection, asked: Asked) -> list[Entry]:
