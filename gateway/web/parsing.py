@@ -16,6 +16,8 @@ from gateway.chat import EmbeddingRequest, Request
 from gateway.errors import InvalidRequest
 from gateway.estimate import refused_fields
 
+ANY_BYTES_MAX = 64 << 10
+"""Bytes of what a run may be told."""
 BODY_BYTES_MAX = 20 * 1024 * 1024
 OUTPUT_TOKENS_MAX = 100_000_000
 ANSWERS_MAX = 128
@@ -128,6 +130,20 @@ def refuse_long_cache(holder: Mapping[str, Any], place: str) -> None:
     if isinstance(mark, dict) and mark.get("ttl") not in (None, "5m"):
         name = f"{place}.cache_control.ttl".removeprefix(".")
         raise InvalidRequest(f"{name}: another one than 5m would change the price of the call, and is refused", name)
+
+
+def any_json(body: bytes) -> Any:
+    """A body that may be any JSON, or nothing, which is None. Raises InvalidRequest."""
+    if len(body) > ANY_BYTES_MAX:
+        raise InvalidRequest(f"a signal has at most {ANY_BYTES_MAX} bytes", None, 413)
+    if not body.strip():
+        return None
+    try:
+        orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRequest(f"the body is not valid JSON: {error}"[:300]) from None
+    # Inside an object, so that the check of its depth is the same.
+    return json_object(b'{"data":%s}' % body)["data"]
 
 
 def json_object(body: bytes) -> dict[str, Any]:

@@ -12,14 +12,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-import orjson
 import structlog
 from aiohttp import web
 
 from gateway.errors import InvalidRequest, LedgerUnavailable
 from gateway.runs import Caps, Run, RunEvent, RunState, Starter
 from gateway.web.auth import caller, request_id
-from gateway.web.parsing import idempotency_key, json_object
+from gateway.web.parsing import any_json, idempotency_key, json_object
 from gateway.web.problems import REQUEST_ID
 from gateway.workflow.definition import Definition
 from gateway.workflow.desk import Desk
@@ -27,7 +26,6 @@ from gateway.workflow.desk import Desk
 log = structlog.get_logger(__name__)
 
 PAGE_MAX = 200
-SIGNAL_BYTES_MAX = 64 << 10
 LOOK_EVERY_S = 0.4
 """How often a follower looks for news: another process may write them."""
 HEARTBEAT_S = 15.0
@@ -113,7 +111,7 @@ class WorkflowApi:
         """Tells a run what it waits for; the body is any JSON, or nothing."""
         starter = _starter(request)
         run, name = request.match_info["id"], request.match_info["name"]
-        await self._desk.signal(run, name, _any_json(await request.read()), starter)
+        await self._desk.signal(run, name, any_json(await request.read()), starter)
         return _json({"id": run, "signal": name}, 202)
 
     async def events(self, request: web.Request) -> web.StreamResponse:
@@ -217,19 +215,6 @@ async def _object(request: web.Request) -> dict[str, Any]:
     """The body as one JSON object; an empty body is an empty one."""
     body = await request.read()
     return json_object(body) if body.strip() else {}
-
-
-def _any_json(body: bytes) -> Any:
-    if len(body) > SIGNAL_BYTES_MAX:
-        raise InvalidRequest(f"a signal's body has at most {SIGNAL_BYTES_MAX} bytes", None, 413)
-    if not body.strip():
-        return None
-    try:
-        orjson.loads(body)
-    except orjson.JSONDecodeError as error:
-        raise InvalidRequest(f"the body is not valid JSON: {error}"[:300]) from None
-    # Inside an object, so that the check of its depth is the same.
-    return json_object(b'{"data":%s}' % body)["data"]
 
 
 def _caps(body: Mapping[str, Any]) -> Caps | None:

@@ -46,6 +46,7 @@ ROUTES = (
     ("POST", "/runs/{id}/retry", "runs:retry"),
     ("POST", "/runs/{id}/approve", "runs:approve"),
     ("POST", "/runs/{id}/reject", "runs:reject"),
+    ("POST", "/runs/{id}/signal", "runs:signal"),
     ("GET", "/reports", "reports:page"),
     ("GET", "/reports.csv", "reports:table"),
     ("GET", "/reports.json", "reports:document"),

@@ -26,5 +26,9 @@ async def every(visit: Visit) -> Answer:
 
 def _detail(detail: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """What is there to say, with instants as such."""
-    said = [(name, value) for name, value in detail.items() if value not in (None, "")]
-    return [(name, from_ms(value) if name == "ends" else value) for name, value in said]
+    said = [(name, value) for name, value in detail.items() if value not in (None, "", [])]
+    return [(name, from_ms(value) if name == "ends" else _words(value)) for name, value in said]
+
+
+def _words(value: Any) -> Any:
+    return " ".join(map(str, value)) if isinstance(value, list) else value

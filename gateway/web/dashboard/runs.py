@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from gateway.amounts import amount, parse_amount
 from gateway.errors import InvalidRequest, UnknownRun, UnknownWorkflow
-from gateway.runs import Caps, Detail, Run, RunState, Step
+from gateway.runs import Detail, Run, RunState, Step
+from gateway.web.dashboard import caps
 from gateway.web.dashboard.overview import ENDED_SHORT
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
-from gateway.workflow.caps import UNITS, limits
+from gateway.web.parsing import any_json
 
 PAGE = 50
 CALLS_SHOWN = 100
@@ -27,8 +27,6 @@ STATES = {
     "cancelled": ("cancelled", ""),
 }
 """The states of runs and steps in words, and how they look."""
-CAPPED = {"tokens": "Tokens", "usd": "US dollars", "requests": "Requests"}
-"""The fields of caps in words."""
 WIDTH = 1000
 """The width of the time line in its own units."""
 
@@ -87,33 +85,25 @@ async def cancel(visit: Visit) -> Answer:
 
 async def retry(visit: Visit) -> Answer:
     """Goes on from the step that failed, with other caps if they are given. Raises WrongState, InvalidRequest."""
-    run = await visit.services.desk.retry(visit.part("id"), visit.starter, _given(visit))
+    run = await visit.services.desk.retry(visit.part("id"), visit.starter, caps.given(visit))
     return Onward(f"/runs/{run.id}", "It goes on from the step that failed.")
 
 
-def _given(visit: Visit) -> Caps | None:
-    """The caps of the form; None where every field is left empty. Raises InvalidRequest."""
-    found = {}
-    for name, unit in UNITS.items():
-        if text := visit.form.get(f"cap:{name}", "").strip():
-            try:
-                found[name] = parse_amount(text, unit)
-            except ValueError as error:
-                raise InvalidRequest(f"{CAPPED[name]} at most: {error}"[:300], name) from None
-    try:
-        return Caps.of_amounts(found)
-    except ValueError as error:
-        raise InvalidRequest(str(error), "caps") from None
+async def signal(visit: Visit) -> Answer:
+    """Tells it what it waits for: any JSON, or nothing. Raises InvalidRequest, WrongState."""
+    id, name = visit.part("id"), visit.text("name", "what it waits for", 64)
+    data = any_json(visit.form.get("data", "").encode("utf-8", "replace"))
+    await visit.services.desk.signal(id, name, data, visit.starter)
+    return Onward(f"/runs/{id}", f"It was told {name}.")
 
 
-def _caps(visit: Visit, run: Run) -> list[tuple[str, str, str]]:
-    """The caps that a retry may change, each with its word and what it is now; none where its workflow is gone."""
+def _caps(visit: Visit, run: Run) -> list[dict[str, Any]]:
+    """The caps that a retry may change; none where its workflow is gone."""
     try:
         declared = visit.services.desk.startable_one(visit.starter, run.workflow).caps
     except UnknownWorkflow:
         return []
-    caps = run.caps or declared
-    return [] if caps is None else [(name, CAPPED[name], amount(UNITS[name], limit)) for name, limit in limits(caps).items()]
+    return caps.fields(visit, run.caps or declared)
 
 
 async def approve(visit: Visit) -> Answer:

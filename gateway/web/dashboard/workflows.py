@@ -8,6 +8,7 @@ from typing import Any
 
 from gateway.errors import BadParameters, UnknownWorkflow
 from gateway.runs import Run, RunState
+from gateway.web.dashboard import caps
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
 from gateway.workflow.definition import Definition
 from gateway.workflow.params import Field
@@ -37,7 +38,8 @@ async def start(visit: Visit) -> Answer:
         if visit.form.get("act") == "rehearse":
             return _form(visit, definition, raw, plan=await _rehearsed(visit, definition, raw))
         # A form that is sent twice is one run.
-        run = await desk.start(definition.name, raw, starter, key=f"form:{visit.text('once', 'the form')}")
+        once = f"form:{visit.text('once', 'the form')}"
+        run = await desk.start(definition.name, raw, starter, key=once, caps=caps.given(visit))
     except BadParameters as error:
         return _form(visit, definition, raw, problems=error.problems, status=422)
     return Onward(f"/runs/{run.id}", f"{definition.title or definition.name} was started.")
@@ -49,7 +51,17 @@ async def _rehearsed(visit: Visit, definition: Definition, raw: Mapping[str, Any
     services = visit.services
     assert services.parts is not None, "the program has handed it in"
     values = services.desk.parse(definition.name, raw, visit.starter)
-    run = Run("rehearsal", definition.name, RunState.QUEUED, values, visit.starter, visit.now, version=definition.version)
+    own = caps.given(visit)
+    run = Run(
+        "rehearsal",
+        definition.name,
+        RunState.QUEUED,
+        values,
+        visit.starter,
+        visit.now,
+        version=definition.version,
+        caps=None if own is None else own.over(definition.caps),
+    )
     return await rehearse(services.parts(), definition, run)
 
 
@@ -71,6 +83,7 @@ def _form(
         "workflow": definition,
         "fields": [_shown(field, raw, said.get(field.name, "")) for field in definition.parameters.fields],
         "problems": [(name, message) for name, message in said.items() if name not in names],
+        "caps": caps.fields(visit, definition.caps),
         "plan": plan,
         "once": visit.form.get("once") or secrets.token_hex(8),
     }
