@@ -166,7 +166,8 @@ def _turned(report: Report, language: str) -> Iterator[Section]:
             text(language, "report_turned_saved", saved=turned.saved),
             text(language, "report_turned_rest", later=turned.later, never=turned.never),
         )
-        yield Section("turned", text(language, "report_turned", count=whole(language, count)), lines)
+        key = "report_turned_one" if count == 1 else "report_turned"
+        yield Section("turned", text(language, key, count=whole(language, count)), lines)
 
 
 def _doubts(report: Report, language: str) -> Iterator[Section]:
