@@ -51,6 +51,8 @@ class LedgerStore:
         self.owner = owner or secrets.token_hex(8)
         self.raises: Raises = {}
         """Every raise that may be in force; kept current by `gateway.store.raises`."""
+        self._reloads = 0
+        """How often the budgets were replaced."""
         self.trouble = ""
         """Why the ledger cannot be used, as `keep_up` last found; "" while it can."""
         self._mark = mark()
@@ -64,6 +66,12 @@ class LedgerStore:
         self._room = asyncio.Event()
         self.rooms = 0
         """As Store.rooms."""
+
+    @property
+    def limits(self) -> tuple[int, ...]:
+        """Another one when a raise or a pause begins or ends, and after each reload: what waits for room looks again then."""
+        now_ms = to_ms(self.clock.now())
+        return self._reloads, *(one.id for raises in self.raises.values() for one in raises if one.in_force(now_ms))
 
     async def reserve(self, draft: Draft) -> Reservation:
         """As Store.reserve."""
@@ -158,6 +166,7 @@ class LedgerStore:
         """
         await self._sync(budgets, note)
         self.budgets = budgets
+        self._reloads += 1
         self.wake()
 
     async def stop(self) -> None:

@@ -189,11 +189,6 @@ class Desk:
         """ "until 14:20", in the reader's language."""
         return until(instant, reader, self.clock.now())
 
-    def limits(self) -> tuple[int, ...]:
-        """Changes when a raise or a pause begins or ends: then parked questions look again."""
-        now_ms = self.now_ms()
-        return tuple(change.id for changes in self.store.raises.values() for change in changes if change.in_force(now_ms))
-
     async def persist(self, write: Callable[[], Awaitable[T]]) -> T:
         """Writes what must not be lost: a database that is gone for a while is waited for, up to two minutes."""
         for remaining in reversed(range(PERSIST_TRIES)):

@@ -60,9 +60,9 @@ class Parking:
         desk = self._desk
         self.parked = await desk.inbox.parked()
         if not self.parked:
-            self._limits = desk.limits()
+            self._limits = desk.store.limits
             return
-        limits = desk.limits()
+        limits = desk.store.limits
         if limits != self._limits:
             woken = await desk.inbox.wake(desk.now_ms())
             log.info("telegram_parked_woken", count=woken)

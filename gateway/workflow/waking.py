@@ -27,7 +27,7 @@ HELD_AT_ONCE = 8
 
 
 Limits = Callable[[], tuple[int, ...]]
-"""Which changes of limits are in force."""
+"""What is another one when limits may have changed."""
 
 
 class People(Protocol):

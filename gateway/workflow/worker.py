@@ -15,7 +15,6 @@ from datetime import timedelta
 
 import structlog
 
-from gateway.clock import to_ms
 from gateway.errors import LedgerUnavailable
 from gateway.runs import Run, RunState
 from gateway.store.executors import Executors
@@ -72,7 +71,7 @@ class Worker:
         self._name, self._parts, self._store, self._engine, self._executors = name, parts, store, engine, executors
         self._runs: Runs = parts.runs
         self._bodies = Bodies(parts)
-        self._waking = Waking(parts.waits, people, parts.clock, self._limits_in_force)
+        self._waking = Waking(parts.waits, people, parts.clock, lambda: store.limits)
         self._filing = Filing(parts.runs, parts.folder, parts.settings.folder)
         self._takeover = Takeover(name, self._runs, engine, executors, self._finish)
         self.poke = poke
@@ -224,10 +223,6 @@ class Worker:
             self._newest_signal = max(self._newest_signal, signals[-1].id)
         for run in {signal.run for signal in signals} & self._bodies.boards.keys():
             self._bodies.boards[run].deliver([signal for signal in signals if signal.run == run])
-
-    def _limits_in_force(self) -> tuple[int, ...]:
-        now_ms = to_ms(self._parts.clock.now())
-        return tuple(change.id for changes in self._store.raises.values() for change in changes if change.in_force(now_ms))
 
     async def _cancel(self, run: str) -> None:
         try:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from gateway.budget import Budgets
 from tests.doubles.own_time import within
 from tests.doubles.upstream import Script
 from tests.telegram_bot.rig import ADMIN, GROUP, HOURLY, OTHER, PERSON, Rig, rig
@@ -63,6 +65,20 @@ async def test_case_12_a_raise_answers_parked_questions_within_a_second(tmp_path
         await run.api.answered("team-hour", ADMIN)
         async with within(1.5):
             await run.api.answered("Answer from the first.")
+
+
+async def test_case_12_a_limit_that_the_file_raises_answers_parked_questions_at_the_reload(
+    tmp_path: Path, sqlite_url: str
+) -> None:
+    async with rig(tmp_path, sqlite_url, budgets=ONE.format(n=1)) as run:
+        await spent(run)
+        await run.api.say("question", PERSON)
+        notice = await run.api.answered("used up")
+        await run.api.tap(notice, "Answer me")
+        await run.api.until(lambda: list(notice.buttons) == ["Cancel"])
+        old = run.settings.budgets.by_name["team-hour"]
+        await run.store.use(Budgets((replace(old, limit=2),)), lambda _: None)
+        await run.api.answered("Answer from the first.")
 
 
 async def test_a_parked_question_waits_when_it_meets_no_room_and_expires_with_a_word(tmp_path: Path, sqlite_url: str) -> None:

@@ -73,6 +73,18 @@ async def test_case_12_a_raise_lets_a_parked_run_go_on_within_two_seconds(tmp_pa
             await here.succeeds(run)
 
 
+async def test_case_12_a_limit_that_the_file_raises_lets_a_parked_run_go_on_at_the_reload(tmp_path: Path, up: Upstream) -> None:
+    async with house(tmp_path, up, hour(requests=1)) as here:
+        await spend(here, 1)
+        run = await here.begin("every", kind="ask")
+        await here.reaches(run, RunState.WAITING_BUDGET)
+        # Let the look that woke everything at the start be over, so that only the reload can wake it.
+        await asyncio.sleep(1)
+        (tmp_path / "sluicegate.toml").write_text(here.text.replace("requests = 1", "requests = 2"))
+        await here.app.reload("test")
+        await here.succeeds(run)
+
+
 async def test_case_12_a_raise_that_came_while_no_worker_ran_counts_at_the_next_start(tmp_path: Path, up: Upstream) -> None:
     async with house(tmp_path, up, hour(requests=1)) as here:
         await spend(here, 1)
