@@ -47,11 +47,6 @@ def parse_signed(text: str, unit: Unit) -> int:
     return -value if body.startswith("-") else value
 
 
-def format_amount(unit: Unit, amount: int) -> str:
-    """An amount of a budget's unit as people read it: `50,000`, `$1.25`."""
-    return f"${amount / 1_000_000:,.2f}" if unit is Unit.MICRO_USD else f"{amount:,}"
-
-
 def amount(unit: str, value: int) -> str:
     """An amount in a budget's unit for people: `12,345`, or dollars for micro-USD."""
     if unit != "micro_usd":

@@ -8,6 +8,7 @@ English. No internal names, amounts or money to people who are not admins.
 from gateway.notice.alerts import acknowledged_text, alert_text
 from gateway.notice.catalogue import languages, text
 from gateway.notice.compose import allowance, notice
+from gateway.notice.numbers import amount, money, per, percent, whole
 from gateway.notice.times import until, wait, when
 from gateway.notice.values import Action, Notice, Reader
 
@@ -18,10 +19,15 @@ __all__ = [
     "acknowledged_text",
     "alert_text",
     "allowance",
+    "amount",
     "languages",
+    "money",
     "notice",
+    "per",
+    "percent",
     "text",
     "until",
     "wait",
     "when",
+    "whole",
 ]

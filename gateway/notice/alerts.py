@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from gateway.amounts import format_amount
 from gateway.budget import Unit
 from gateway.clock import from_ms
-from gateway.notice.catalogue import text
+from gateway.notice.catalogue import best, text
+from gateway.notice.numbers import amount, money, per, percent, whole
 from gateway.notice.times import when
 from gateway.notice.values import Reader
 
@@ -23,23 +23,26 @@ def alert_text(kind: str, facts: Mapping[str, Any], reader: Reader, now: datetim
     key = f"alert_{kind}"
     fields.pop("key", None)
     if "budget" in facts:
-        unit = Unit(facts["unit"])
-        fields["spent"], limit = (format_amount(unit, int(facts[name])) for name in ("spent", "limit"))
-        fields["limit"] = limit if unit is Unit.MICRO_USD else text(reader.language, f"unit_{unit}", amount=limit)
+        unit, language = Unit(facts["unit"]), reader.language
+        fields["spent"], limit = (amount(language, unit, int(facts[name])) for name in ("spent", "limit"))
+        fields["limit"] = limit if unit is Unit.MICRO_USD else text(language, f"unit_{unit}", amount=limit)
         fields["budget"] = _called(facts)
-        fields["share"] = f"{int(facts['spent']) / max(int(facts['limit']), 1):.0%}"
+        fields["share"] = percent(language, int(facts["spent"]) / max(int(facts["limit"]), 1))
+        fields["window"] = per(language, str(facts["window"]))
         if "asked" in facts:
-            key, fields["asked"] = f"{key}_for_a_call", format_amount(unit, int(facts["asked"]))
+            key, fields["asked"] = f"{key}_for_a_call", amount(language, unit, int(facts["asked"]))
     if "micro_usd" in facts:
         for name in ("micro_usd", "held_micro_usd"):
-            fields[name] = format_amount(Unit.MICRO_USD, int(facts[name]))
+            fields[name] = money(reader.language, int(facts[name]))
+        for name in ("tokens", "held_tokens"):
+            fields[name] = whole(reader.language, int(facts[name]))
     if "until_ms" in facts:
         key = f"{key}_over"
     if kind == "stuck_delivery":
-        key = f"{key}_{facts['where']}"
+        key, fields["count"] = f"{key}_{facts['where']}", whole(reader.language, int(facts["count"]))
     for name in ("since", "until"):
         if f"{name}_ms" in facts:
-            fields[name] = _clock(facts[f"{name}_ms"], reader)
+            fields[name] = _clock(facts[f"{name}_ms"], reader, now)
     said = text(reader.language, key, **fields)
     leaves_ms = facts.get("leaves_ms")
     if leaves_ms is not None and from_ms(leaves_ms) > now:
@@ -58,8 +61,14 @@ def _called(facts: Mapping[str, Any]) -> str:
     return f"{facts['budget']} ({which})" if which else str(facts["budget"])
 
 
-def _clock(at_ms: int, reader: Reader) -> str:
-    return f"{from_ms(at_ms).astimezone(reader.zone):%H:%M}"
+def _clock(at_ms: int, reader: Reader, now: datetime) -> str:
+    """A time of today, or a day with its time."""
+    from babel.dates import format_skeleton
+
+    local = from_ms(at_ms).astimezone(reader.zone)
+    if local.date() == now.astimezone(reader.zone).date():
+        return f"{local:%H:%M}"
+    return f"{format_skeleton('MMMd', local, locale=best(reader.language))}, {local:%H:%M}"
 
 
 def _short(value: object) -> object:

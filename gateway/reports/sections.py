@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
-from gateway.notice import Reader, text, when
+from gateway.notice import Reader, money, per, percent, text, when, whole
 from gateway.reports.figures import BudgetFigures, Report, Share, Sums, fullness
 from gateway.reports.words import (
     amount,
     calls,
     change,
     moment,
-    money,
-    percent,
     period,
     period_before,
     period_short,
-    whole,
     with_unit,
 )
 
@@ -115,9 +112,9 @@ def _budget(report: Report, line: BudgetFigures, reader: Reader, now: datetime) 
     stars = ", ".join(balance.scope[kind] for kind, value in line.budget.scope.items() if value == "*")
     name = f"{balance.name} · {_name(stars)}" if stars else balance.name
     said = {"spent": amount(language, unit, balance.spent), "limit": with_unit(language, unit, balance.limit)}
-    standing = [text(language, "report_of", window=_window(language, balance.window), **said)]
+    standing = [text(language, "report_of", window=per(language, balance.window), **said)]
     if line.counters > 1:
-        standing.append(text(language, "report_fullest", count=line.counters))
+        standing.append(text(language, "report_fullest", count=whole(language, line.counters)))
     spent = f"{period_short(language, report.periods)}: {amount(language, unit, line.previous)}"
     spent = f"{spent} {change(language, line.previous, line.before)}".rstrip()
     return Item(name, percent(language, share), share, (" · ".join(standing), spent), _ends(line, reader, now))
@@ -134,11 +131,6 @@ def _ends(line: BudgetFigures, reader: Reader, now: datetime) -> str:
     return "" if gone is None else text(language, "report_runs_out", when=when(gone, reader, now))
 
 
-def _window(language: str, window: str) -> str:
-    kind, _, length = window.partition(" ")
-    return text(language, f"report_window_{kind}", **({"length": length} if length else {}))
-
-
 def _top(report: Report, language: str, key: str, shares: Sequence[Share]) -> Section:
     def item(share: Share) -> Item:
         taken = amount(language, report.unit, _in(report, share.sums))
@@ -149,7 +141,7 @@ def _top(report: Report, language: str, key: str, shares: Sequence[Share]) -> Se
 
 
 def _more(language: str, count: int) -> str:
-    return text(language, "report_more", count=count) if count > 0 else ""
+    return text(language, "report_more", count=whole(language, count)) if count > 0 else ""
 
 
 def _name(name: str) -> str:
@@ -161,11 +153,8 @@ def _name(name: str) -> str:
 def _turned(report: Report, language: str) -> Iterator[Section]:
     turned = report.turned
     if count := turned.refused + turned.failed:
-        lines = (
-            text(language, "report_turned_refused", refused=turned.refused, failed=turned.failed),
-            text(language, "report_turned_saved", saved=turned.saved),
-            text(language, "report_turned_rest", later=turned.later, never=turned.never),
-        )
+        counts = {name: whole(language, number) for name, number in asdict(turned).items()}
+        lines = tuple(text(language, f"report_turned_{name}", **counts) for name in ("refused", "saved", "rest"))
         key = "report_turned_one" if count == 1 else "report_turned"
         yield Section("turned", text(language, key, count=whole(language, count)), lines)
 

@@ -3,31 +3,14 @@
 from __future__ import annotations
 
 from datetime import date, datetime, timedelta
-from decimal import Decimal
 
 from babel.dates import format_date, format_interval, format_skeleton, format_time
-from babel.numbers import format_compact_decimal, format_currency, format_decimal, format_percent
+from babel.numbers import format_compact_decimal
 
 from gateway.budget import Unit
-from gateway.notice import text
+from gateway.notice import money, percent, text, whole
 from gateway.notice.catalogue import best
 from gateway.reports.periods import Periods
-
-CENT = 10_000
-"""In micro-USD."""
-
-
-def money(language: str, micro_usd: int) -> str:
-    """Dollars and cents; under a cent with as many places as are needed for two figures."""
-    dollars = Decimal(micro_usd) / 1_000_000
-    places = 2 if not micro_usd or abs(micro_usd) >= CENT else 1 - dollars.adjusted()
-    pattern = {"es": "#,##0.{} ¤"}.get(best(language), "¤#,##0.{}").format("0" * places)
-    return format_currency(dollars, "USD", pattern, locale=best(language), currency_digits=False)
-
-
-def whole(language: str, number: int) -> str:
-    """Every digit."""
-    return format_decimal(number, locale=best(language))
 
 
 def short(language: str, number: int) -> str:
@@ -37,11 +20,9 @@ def short(language: str, number: int) -> str:
     return format_compact_decimal(number, locale=best(language), fraction_digits=1 if abs(number) >= 1_000_000 else 0)
 
 
-def amount(language: str, unit: Unit, value: int, *, exact: bool = False) -> str:
-    """An amount without the name of its unit."""
-    if unit is Unit.MICRO_USD:
-        return money(language, value)
-    return whole(language, value) if exact else short(language, value)
+def amount(language: str, unit: Unit, value: int) -> str:
+    """An amount in few figures, without the name of its unit."""
+    return money(language, value) if unit is Unit.MICRO_USD else short(language, value)
 
 
 def calls(language: str, number: int) -> str:
@@ -53,12 +34,6 @@ def with_unit(language: str, unit: Unit, value: int) -> str:
     """The same with the name of its unit."""
     said = amount(language, unit, value)
     return said if unit is Unit.MICRO_USD else text(language, f"report_{unit}", amount=said)
-
-
-def percent(language: str, share: float) -> str:
-    """A share; one that is not nought never reads as nought."""
-    pattern = "#,##0.0%" if 0 < abs(share) < 0.01 else "#,##0%"
-    return format_percent(share, pattern if best(language) != "es" else pattern.replace("%", " %"), locale=best(language))
 
 
 def change(language: str, now: int, then: int) -> str:

@@ -6,9 +6,10 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from gateway.amounts import format_amount, parse_change, parse_span
+from gateway.amounts import parse_change, parse_span
 from gateway.budget import Budget
 from gateway.clock import to_ms
+from gateway.notice import amount
 from gateway.store.telegram_talk import Role
 from gateway.telegram_bot.desk import Desk, Work
 
@@ -82,7 +83,7 @@ async def raise_(desk: Desk, work: Work, words: list[str]) -> None:
         return
     change, span = _change(rest)
     try:
-        operation, amount = parse_change(change, budget.unit)
+        operation, size = parse_change(change, budget.unit)
     except ValueError:
         await tell(desk, work, work.say("bad_change", given=change[:GIVEN_MAX]))
         return
@@ -91,8 +92,8 @@ async def raise_(desk: Desk, work: Work, words: list[str]) -> None:
         return
     # Said to be done before it is: after a crash a raise is missing rather than made twice.
     await _once(desk, work)
-    await desk.store.raise_limit(budget.name, operation, amount, to_ms(until), _actor(work))
-    shown = f"+{amount}%" if operation == "%" else f"{operation}{format_amount(budget.unit, amount)}"
+    await desk.store.raise_limit(budget.name, operation, size, to_ms(until), _actor(work))
+    shown = f"+{size}%" if operation == "%" else f"{operation}{amount(work.reader.language, budget.unit, size)}"
     await tell(desk, work, work.say("raised", budget=budget.name, change=shown, until=desk.until(work.reader, until)))
 
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Any
 
-from gateway.amounts import format_amount
-from gateway.budget import Unit
-from gateway.notice import allowance
+from gateway.notice import allowance, amount, money, percent, whole
 from gateway.store.budgets import Balance
 from gateway.telegram_bot.admin import tell
 from gateway.telegram_bot.desk import Desk, Work
@@ -36,13 +34,13 @@ def concerns(balance: Balance, work: Work) -> bool:
 
 def line(desk: Desk, work: Work, balance: Balance) -> str:
     """One budget: a bar of what is spent and held, when it opens, and when it is gone at its present pace."""
-    used = balance.spent + balance.held
+    used, language = balance.spent + balance.held, work.reader.language
     share = 1.0 if balance.limit <= 0 else min(used / balance.limit, 1.0)
     full = int(share * BAR + 0.5)
-    said = f"{'▓' * full}{'░' * (BAR - full)} {share:.0%} {_name(work, balance)}"
+    said = f"{'▓' * full}{'░' * (BAR - full)} {percent(language, share)} {_name(work, balance)}"
     if work.reader.admin:
-        said += f" {format_amount(balance.unit, balance.spent)} / {format_amount(balance.unit, balance.limit)}"
-        said += f" (+{format_amount(balance.unit, balance.held)})" if balance.held else ""
+        said += f" {amount(language, balance.unit, balance.spent)} / {amount(language, balance.unit, balance.limit)}"
+        said += f" (+{amount(language, balance.unit, balance.held)})" if balance.held else ""
     if used and balance.resets_at is not None and balance.resets_at > desk.clock.now():
         when = desk.when(work.reader, balance.resets_at)
         # A calendar window begins anew as a whole; a rolling one gives room back bit by bit.
@@ -74,7 +72,8 @@ async def usage(desk: Desk, work: Work) -> None:
 
 
 def _sum(work: Work, sums: dict[str, Any], key: str = "usage_sum") -> str:
-    fields = {"requests": f"{sums['requests']:,}", "tokens": f"{sums['tokens']:,}"}
+    language = work.reader.language
+    fields = {name: whole(language, sums[name]) for name in ("requests", "tokens")}
     if not work.reader.admin:
         return work.say(key, **fields)
-    return work.say(f"{key}_cost", cost=format_amount(Unit.MICRO_USD, sums["cost_micro_usd"]), **fields)
+    return work.say(f"{key}_cost", cost=money(language, sums["cost_micro_usd"]), **fields)

@@ -25,7 +25,7 @@ WARNING = {
         (
             "stuck_delivery",
             {"where": "outbox", "count": 3, "since_ms": 1_772_452_800_000},
-            "⚠️ 3 messages have waited since 12:00 to be delivered. The log says why.",
+            "⚠️ Messages that wait to be delivered, since 12:00: 3. The log says why.",
         ),
         (
             "price_unknown",
@@ -42,7 +42,7 @@ WARNING = {
         (
             "budget_exhausted",
             WARNING | {"key": "user=42", "scope": {"user": "42"}, "unit": "micro_usd", "limit": 2_000_000, "asked": 1_500_000},
-            "⚠️ Budget team (user 42) has no room: $0.00 of $2.00 (day), and a call that may take $1.50 was refused.",
+            "⚠️ Budget team (user 42) has no room: $0.00081 of $2.00 (per day), and a call that may take $1.50 was refused.",
         ),
     ],
 )
@@ -53,4 +53,10 @@ def test_each_says_what_it_is_and_how_to_mend_it(kind: str, facts: dict[str, obj
 def test_it_says_when_a_calendar_window_ends() -> None:
     facts = WARNING | {"leaves_ms": 1_772_496_000_000}
     said = alert_text("budget_warn", facts, Reader("es-MX", ZoneInfo("UTC"), admin=True), NOW)
-    assert said == "⚠️ El presupuesto team va por el 81%: 812 de 1,000 tokens (day). Se abre a las 00:00."
+    assert said == "⚠️ El presupuesto team va por el 81 %: 812 de 1.000 tokens (por día). Se abre a las 00:00."
+
+
+def test_what_has_waited_since_another_day_says_which() -> None:
+    facts = {"where": "inbox", "count": 1200, "since_ms": 1_772_366_400_000}
+    said = alert_text("stuck_delivery", facts, Reader("es", ZoneInfo("UTC"), admin=True), NOW)
+    assert said == "⚠️ Mensajes que esperan su respuesta, desde 1 mar, 12:00: 1.200. El registro dice por qué."

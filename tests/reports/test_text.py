@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.budget import Unit
+from gateway.notice import money, percent
 from gateway.reports import words
 from gateway.store.database import Database
 from tests.reports.office import Office
@@ -107,8 +108,8 @@ async def test_with_nothing_asked_it_says_so(sqlite_url: str, tmp_path: Path) ->
     ],
 )
 def test_money_is_never_said_to_be_nothing_when_it_is_something(micro_usd: int, english: str, spanish: str) -> None:
-    assert words.money("en", micro_usd) == english
-    assert words.money("es", micro_usd).replace("\xa0", " ") == spanish
+    assert money("en", micro_usd) == english
+    assert money("es", micro_usd).replace("\xa0", " ") == spanish
 
 
 def test_numbers_are_short_where_all_digits_say_no_more() -> None:
@@ -119,6 +120,6 @@ def test_numbers_are_short_where_all_digits_say_no_more() -> None:
         "205K",
         "1.2M",
     ]
-    assert [words.percent("en", share) for share in (0, 0.001, 0.125, 1)] == ["0%", "0.1%", "12%", "100%"]
+    assert [percent("en", share) for share in (0, 0.0001, 0.001, 0.125, 1)] == ["0%", "<0.1%", "0.1%", "12%", "100%"]
     assert (words.change("en", 5, 0), words.change("en", 112, 100), words.change("en", 88, 100)) == ("", "▲ 12%", "▼ 12%")
-    assert words.amount("en", Unit.TOKENS, 41_520, exact=True) == "41,520"
+    assert words.amount("en", Unit.TOKENS, 41_520) == "42K"

@@ -29,7 +29,7 @@ async def test_case_14_every_admin_hears_once_and_an_acknowledgement_says_who(tm
     async with rig(tmp_path, sqlite_url, admins=(ADMIN, SECOND)) as run:
         await note(run, "budget_warn:team", "budget_warn", **WARNING)
         mine, theirs = await bubble(run, "⚠️ Budget team is at 81%"), await bubble(run, "⚠️ Budget team", SECOND)
-        assert mine.text == "⚠️ Budget team is at 81%: 812 of 1,000 tokens (day)."
+        assert mine.text == "⚠️ Budget team is at 81%: 812 of 1,000 tokens (per day)."
         assert list(mine.buttons) == ["✅ Acknowledge"]
         assert all(len(token.encode()) <= 64 for token in mine.buttons.values())
         await run.restart()

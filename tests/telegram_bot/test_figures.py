@@ -44,8 +44,8 @@ async def test_people_see_bars_without_names_or_amounts_and_admins_see_all(tmp_p
         await run.api.say("/budget", PERSON, **{"from": person(PERSON, "es")})
         spanish = await run.api.answered("Tu cupo")
         assert spanish.text.splitlines() == [
-            "▓▓▓░░░░░░░ 25% Tu cupo de hoy · se renueva a las 00:00",
-            "▓▓▓▓▓░░░░░ 50% El cupo del equipo de esta hora · se renueva a las 13:00",
+            "▓▓▓░░░░░░░ 25 % Tu cupo de hoy · se renueva a las 00:00",
+            "▓▓▓▓▓░░░░░ 50 % El cupo del equipo de esta hora · se renueva a las 13:00",
         ]
         await run.api.say("/budget", ADMIN)
         everything = await run.api.answered("person-day", ADMIN)

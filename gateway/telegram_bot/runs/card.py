@@ -9,9 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from gateway.amounts import format_amount
-from gateway.budget import Unit
-from gateway.notice import Reader, text, until
+from gateway.notice import Reader, money, text, until, whole
 from gateway.runs import Run, RunState, Step, StepState
 from gateway.telegram_bot.runs.words import one_line, some_lines
 from gateway.workflow.failures import NEVER_FITS, OWN_CAP
@@ -56,8 +54,9 @@ def card(run: Run, steps: Sequence[Step], reader: Reader, now: datetime) -> str:
     if run.state is RunState.SUCCEEDED and isinstance(run.result, str) and run.result.strip():
         parts += ["", some_lines(run.result, RESULT_MAX)]
     if reader.admin and run.tokens:
-        cost = format_amount(Unit.MICRO_USD, run.cost_micro_usd)
-        parts += ["", text(reader.language, "run_cost", tokens=f"{run.tokens:,}", cost=cost)]
+        language = reader.language
+        spent = {"tokens": whole(language, run.tokens), "cost": money(language, run.cost_micro_usd)}
+        parts += ["", text(language, "run_cost", **spent)]
     return "\n".join(parts)
 
 
