@@ -66,4 +66,6 @@ async def audit(config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
 
 
 def _said(value: object) -> str:
+    if isinstance(value, dict):
+        value = [part for pair in value.items() for part in pair]
     return " ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -152,13 +152,13 @@ async def test_cancelling_is_at_once_where_no_worker_is_and_asked_of_the_worker_
     store: Runs, clock: SettableClock
 ) -> None:
     await store.start(a_run(clock))
-    assert (await store.cancel("r1")).state is RunState.CANCELLED
-    assert (await store.cancel("r1")).state is RunState.CANCELLED, "twice is once"
+    assert (await store.cancel("r1", "cli:root")).state is RunState.CANCELLED
+    assert (await store.cancel("r1", "cli:root")).state is RunState.CANCELLED, "twice is once"
     assert await store.take("r1", "w") is None
     await store.start(a_run(clock, "r2"))
     await store.take("r2", "w")
-    assert (await store.cancel("r2")).wanted == "cancel"
-    change = (await store.cancel("r2")).change
+    assert (await store.cancel("r2", "cli:root")).wanted == "cancel"
+    change = (await store.cancel("r2", "cli:root")).change
     assert [run.id for run in await store.pending()] == ["r2"]
     await store.set_state("r2", RunState.CANCELLED)
     done = await store.get("r2")
@@ -166,24 +166,25 @@ async def test_cancelling_is_at_once_where_no_worker_is_and_asked_of_the_worker_
     await store.start(a_run(clock, "r3"))
     await store.set_state("r3", RunState.SUCCEEDED)
     with pytest.raises(WrongState, match="r3 is succeeded: it cannot be cancelled"):
-        await store.cancel("r3")
+        await store.cancel("r3", "cli:root")
     with pytest.raises(UnknownRun):
-        await store.cancel("r4")
+        await store.cancel("r4", "cli:root")
 
 
 async def test_only_a_failed_run_is_retried_and_it_is_the_next_generation(store: Runs, clock: SettableClock) -> None:
     await store.start(a_run(clock))
     await store.take("r1", "w")
     with pytest.raises(WrongState, match="r1 is running: it cannot be retried"):
-        await store.retry("r1")
+        await store.retry("r1", "cli:root")
     await store.step_began("r1", "ask", "ask")
     await store.step_ended("r1", "ask", StepState.FAILED, "cap reached")
     await store.set_state("r1", RunState.FAILED, error="cap reached")
-    again = await store.retry("r1", Caps(tokens=99))
+    again = await store.retry("r1", "cli:root", Caps(tokens=99), ("main", "spare"))
+    assert again.starter.may_use == ("main", "spare")
     assert (again.state, again.generation, again.error, again.ended) == (RunState.QUEUED, 1, "", None)
     assert again.caps == Caps(tokens=99)
     with pytest.raises(WrongState):
-        await store.retry("r1")
+        await store.retry("r1", "cli:root")
     took = await store.take("r1", "w2")
     assert took is not None
     assert (took.generation, took.owner) == (1, "w2")
@@ -234,7 +235,7 @@ async def test_a_retried_run_asks_again_what_had_expired(store: Runs, clock: Set
     first = await store.ask_approval("r1", "approve", "Sure?", ["starter"], clock.now(), "fail")
     await store.expire_approvals()
     await store.set_state("r1", RunState.FAILED, error="nobody answered")
-    await store.retry("r1")
+    await store.retry("r1", "cli:root")
     again = await store.ask_approval("r1", "approve", "Sure?", ["starter"], clock.now() + timedelta(days=1))
     assert (again.id != first.id, again.decision) == (True, Decision.OPEN)
 

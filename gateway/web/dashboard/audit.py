@@ -31,4 +31,6 @@ def _detail(detail: Mapping[str, Any]) -> list[tuple[str, Any]]:
 
 
 def _words(value: Any) -> Any:
+    if isinstance(value, dict):
+        value = [part for pair in value.items() for part in pair]
     return " ".join(map(str, value)) if isinstance(value, list) else value
