@@ -20,7 +20,7 @@ from gateway.store.budgets import Balance, Difference
 from gateway.store.database import Database
 from gateway.store.export import Format, Place
 from gateway.store.spans import Group, Turned
-from gateway.store.usage import Story
+from gateway.store.usage import SUMS, Story
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,22 @@ class Books:
 
         `only` holds values of a scope's attributes that the attempts must have. Raises InvalidRequest for an unknown group.
         """
-        if unknown := [name for name in by if name not in usage.GROUPS]:
+        return (await self.together([by], since, until, zone, only))[0]
+
+    async def together(
+        self,
+        groupings: Sequence[Sequence[str]],
+        since: datetime,
+        until: datetime,
+        zone: ZoneInfo | None = None,
+        only: Mapping[str, str] | None = None,
+        added: Sequence[str] = tuple(SUMS),
+    ) -> list[list[dict[str, Any]]]:
+        """As `usage`, of several groupings in one look at the rows; `added` names what is wanted of `usage.SUMS`."""
+        if unknown := [name for by in groupings for name in by if name not in usage.GROUPS]:
             raise InvalidRequest(f"usage cannot be grouped by {', '.join(unknown)}: it can by {', '.join(usage.GROUPS)}", "by")
         start, end = to_ms(since), to_ms(until)
-        return await self._database.read(partial(usage.sums, by=by, from_ms=start, to_ms=end, zone=zone, only=only))
+        return await self._database.read(lambda connection: usage.together(connection, groupings, start, end, zone, only, added))
 
     async def statement(self, edges: Sequence[datetime], by: Sequence[str], bar: str, zone: ZoneInfo) -> Statement:
         """Everything that a report is made of, in one snapshot.

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import orjson
-from sqlalchemy import ColumnElement, Connection, Row, case, func, literal, select
+from sqlalchemy import BigInteger, ColumnElement, Connection, Row, Select, and_, bindparam, case, cast, func, select
 
+from gateway.budget import Calendar
 from gateway.clock import from_ms
 from gateway.ledger import State
 from gateway.store.rebuild import SCOPE_COLUMNS
@@ -20,8 +21,12 @@ TIMES = ("hour", "day")
 GROUPS = (*SCOPE_COLUMNS, *TIMES)
 """What usage may be grouped by."""
 
-QUARTER_MS = 900_000
-"""Every zone's hours and days begin at a whole quarter of an hour."""
+KINDS_TOGETHER = 2
+"""By more attributes than these there may be as many groups as rows: added up here, they cost more than a second look."""
+
+_Groups = dict[tuple[Any, ...], list[int]]
+IN_SPAN = and_(usage.c.started >= bindparam("since"), usage.c.started < bindparam("until"))
+ENDED = usage.c.state != State.PENDING.value
 
 FIELDS = (
     "id", "request_id", "attempt", "surface", "user", "chat", "workflow", "run", "step", "key", "chain", "provider",
@@ -71,27 +76,84 @@ def sums(
     `by` holds any of GROUPS; hours and days are those of `zone` (UTC without one), as aware datetimes. `only` holds values
     of SCOPE_COLUMNS that the attempts must have. Sorted by the groups' values. Raises ValueError for an unknown group.
     """
-    if unknown := [name for name in by if name not in GROUPS]:
+    return together(connection, [by], from_ms, to_ms, zone, only)[0]
+
+
+def together(
+    connection: Connection,
+    groupings: Sequence[Sequence[str]],
+    from_ms: int,
+    to_ms: int,
+    zone: ZoneInfo | None = None,
+    only: Mapping[str, str] | None = None,
+    added: Sequence[str] = tuple(SUMS),
+) -> list[list[dict[str, Any]]]:
+    """As `sums`, of several groupings, in one look at the rows where that is quicker; `added` names what is wanted of SUMS."""
+    names = list(dict.fromkeys(name for by in groupings for name in by))
+    if unknown := [name for name in names if name not in GROUPS]:
         raise ValueError(f"usage cannot be grouped by {', '.join(unknown)}; choose from {', '.join(GROUPS)}")
-    kinds = [name for name in by if name not in TIMES]
+    times, kinds = [name for name in names if name in TIMES], [name for name in names if name not in TIMES]
+    if len(groupings) > 1 and len(kinds) > KINDS_TOGETHER:
+        return [together(connection, [by], from_ms, to_ms, zone, only, added)[0] for by in groupings]
+    where = [[(*times, *kinds).index(name) for name in by] for by in groupings]
     columns = [SCOPE_COLUMNS[kind].label(f"by_{kind}") for kind in kinds]
-    if len(kinds) < len(by):
-        quarter = usage.c.started - usage.c.started % literal(QUARTER_MS, literal_execute=True)
-        columns.append(quarter.label("by_quarter"))
-    period = usage.c.started >= from_ms, usage.c.started < to_ms, usage.c.state != State.PENDING.value
-    query = select(*columns, *(column.label(name) for name, column in SUMS.items())).where(*period, *having(only))
-    groups: dict[tuple[Any, ...], dict[str, Any]] = {}
+    # Whole numbers on PostgreSQL too, whose sums are decimals.
+    amounts = [cast(SUMS[name], BigInteger).label(name) for name in added]
+    query = select(*columns, func.count().label("counted"), *amounts).where(IN_SPAN, ENDED, *having(only))
+    query = query.group_by(*columns) if columns else query
+    later = select(func.min(usage.c.started)).where(IN_SPAN, *having(only))
     zone = zone or ZoneInfo("UTC")
-    for row in connection.execute(query.group_by(*columns) if columns else query):
-        values = row._mapping
-        key = tuple(_beginning(values["by_quarter"], name, zone) if name in TIMES else values[f"by_{name}"] for name in by)
-        group = groups.get(key)
-        if group is None:
-            shown = (value.astimezone(zone) if isinstance(value, datetime) else value for value in key)
-            group = groups[key] = dict(zip(by, shown, strict=True)) | dict.fromkeys(SUMS, 0)
-        for name in SUMS:
-            group[name] += int(values[name] or 0)
-    return [groups[key] for key in sorted(groups, key=lambda key: tuple(str(value or "") for value in key))]
+    window = Calendar("hour" if "hour" in times else "day", zone) if times else None
+    found: list[_Groups] = [{} for _ in groupings]
+    for begin, rows in _looks(connection, query, later, from_ms, to_ms, window):
+        begins = [_beginning(begin, name, zone) for name in times]
+        for row in rows:
+            values = (*begins, *row[: len(kinds)])
+            for groups, places in zip(found, where, strict=True):
+                _add(groups, tuple([values[place] for place in places]), row[len(kinds) + 1 :])
+    return [_listed(groups, by, added, zone) for groups, by in zip(found, groupings, strict=True)]
+
+
+def _looks(
+    connection: Connection, query: Select[Any], later: Select[Any], from_ms: int, to_ms: int, window: Calendar | None
+) -> Iterator[tuple[int, Sequence[Row[Any]]]]:
+    """What the query finds in each bucket of a window in turn, or in all of the time at once.
+
+    Bucket by bucket SQLite sorts what fits into the processor's cache, and no row's own hour or day has to be reckoned.
+    """
+    if window is None:
+        yield from_ms, connection.execute(query, {"since": from_ms, "until": to_ms}).all()
+        return
+    since = from_ms
+    while since < to_ms:
+        begin = window.bucket(since)
+        end = min(window.leaves_at(begin), to_ms)
+        if rows := [row for row in connection.execute(query, {"since": since, "until": end}) if row.counted]:
+            yield begin, rows
+            since = end
+        else:
+            # Nothing for years, it may be: on to the next attempt.
+            following = connection.scalar(later, {"since": end, "until": to_ms})
+            since = to_ms if following is None else following
+
+
+def _add(groups: _Groups, key: tuple[Any, ...], amounts: Sequence[int | None]) -> None:
+    held = groups.get(key)
+    if held is None:
+        # Without groups the sums of no attempts are NULL.
+        groups[key] = [amount or 0 for amount in amounts]
+        return
+    for place, amount in enumerate(amounts):
+        held[place] += amount or 0
+
+
+def _listed(groups: _Groups, by: Sequence[str], added: Sequence[str], zone: ZoneInfo) -> list[dict[str, Any]]:
+    """Sorted; instants, which were UTC so that they could be told apart, by the clock of the zone."""
+    found = []
+    for key in sorted(groups, key=lambda key: [str(value or "") for value in key]):
+        shown = (value.astimezone(zone) if isinstance(value, datetime) else value for value in key)
+        found.append(dict(zip(by, shown, strict=True)) | dict(zip(added, groups[key], strict=True)))
+    return found
 
 
 def newest(connection: Connection, rows: int, of: Mapping[str, str]) -> list[dict[str, Any]]:
@@ -116,9 +178,9 @@ def having(values: Mapping[str, str] | None) -> list[ColumnElement[bool]]:
     return [SCOPE_COLUMNS[kind] == value for kind, value in (values or {}).items()]
 
 
-def _beginning(quarter_ms: int, name: str, zone: ZoneInfo) -> datetime:
+def _beginning(at_ms: int, name: str, zone: ZoneInfo) -> datetime:
     """The instant in UTC: by the clock of the zone the two hours that an autumn night has twice would be one."""
-    local = from_ms(quarter_ms).astimezone(zone).replace(minute=0)
+    local = from_ms(at_ms).astimezone(zone).replace(minute=0)
     return (local.replace(hour=0, fold=0) if name == "day" else local).astimezone(UTC)
 
 
