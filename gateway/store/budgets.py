@@ -109,6 +109,8 @@ def adjust(
     `scope` gives a value for each `*` of the budget's scope.
     """
     key, reason = _key(budget, scope), clean(reason, REASON_MAX) or ""
+    if not amount:
+        raise InvalidRequest("a correction by 0 corrects nothing", "spent")
     insert_missing(connection, [(budget.name, key, budget.signature)])
     wanted = counters.c.budget == budget.name, counters.c.key == key
     row = connection.execute(select(counters).where(*wanted).with_for_update()).one()
