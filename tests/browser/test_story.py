@@ -76,6 +76,47 @@ async def test_stop_closes_the_providers_connection_and_keeps_what_came(browser:
         assert (await gateway.rows())[0]["outcome"] == "cancelled"
 
 
+async def test_a_talk_keeps_what_was_said_when_an_answer_breaks_off_or_the_session_ends(
+    browser: Any, up: Upstream, folder: Path
+) -> None:
+    up.default = Script(text="one two three", delay_s=0.5)
+    text = config(provider("main", up), budget("hour", tokens=50_000), chain=["main"])
+    async with Gateway(folder, text) as gateway, console(gateway, browser) as window:
+        talk = window.page.locator("#talk")
+        await window.log_in()
+        await window.open("/chat")
+        await asks(window, "Count.")
+        await talk.get_by_text("one").wait_for()
+        # What was let through goes on to its end; the next question is not taken, and stays to be asked again.
+        (cookie,) = await window.page.context.cookies()
+        await gateway.app.sessions.close(cookie["value"])
+        await talk.get_by_text("tokens").wait_for()
+        await asks(window, "Go on.")
+        await talk.get_by_text("Your session has ended").wait_for()
+        assert await window.page.get_by_label("Your question").input_value() == "Go on."
+        assert "one two three" in await talk.inner_text()
+        await talk.get_by_role("link", name="Log in again").click()
+        await window.page.get_by_label("Admin key").fill(gateway.keys["admin"])
+        await window.page.keyboard.press("Enter")
+        await window.page.wait_for_url(gateway.base + "/chat")
+
+        frame = 'event: text\ndata: {"text": "only half"}\n\n'
+        await window.page.route("**/chat", lambda route: route.fulfill(body=frame, content_type="text/event-stream"))
+        await asks(window, "Count.")
+        await talk.get_by_text("broke off").wait_for()
+        assert await talk.locator(".theirs .words").all_inner_texts() == ["only half"]
+        await window.page.unroute("**/chat")
+        # A new conversation knows nothing of the one before, also where an answer was still coming.
+        up.default = Script(text="one two three", stall=1)
+        await asks(window, "Secret.")
+        await talk.get_by_text("one").wait_for()
+        await window.page.get_by_role("button", name="New conversation").click()
+        up.default = Script(text="fresh")
+        await asks(window, "Hello.")
+        await talk.get_by_text("fresh").wait_for()
+        assert "Secret" not in str(up.seen[-1].body["messages"])
+
+
 async def test_a_raise_answers_what_waits_in_a_chat_and_a_run_that_was_started_here_goes_on_and_ends_by_an_approval(
     browser: Any, up: Upstream, folder: Path
 ) -> None:

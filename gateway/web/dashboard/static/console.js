@@ -1,4 +1,4 @@
-// The console's one script: live parts, countdowns, confirmations, and the chat. Pages work without it, but for the chat.
+// The console's one script: live parts, countdowns, confirmations, and the chat. Pages work without it too.
 "use strict";
 
 const span = (seconds) => {
@@ -130,8 +130,9 @@ const talk = (ask) => {
   };
 
   const read = async (response, shown) => {
-    let words = "", who = "";
+    let words = "", who = "", whole = false;
     for await (const [kind, fields] of events(response)) {
+      whole ||= kind === "done" || kind === "notice";
       const near = place.scrollHeight - place.scrollTop - place.clientHeight < 80;
       if (kind === "begun") {
         who = `${fields.provider} ${fields.model}`;
@@ -157,6 +158,7 @@ const talk = (ask) => {
       }
       if (near) down();
     }
+    if (!whole) throw new Error("The answer broke off.");
     return words;
   };
 
@@ -177,7 +179,15 @@ const talk = (ask) => {
         method: "POST", signal: running.signal, body: JSON.stringify({ model: target.value, messages: asked, stream: true }),
         headers: { "Content-Type": "application/json", "X-CSRF-Token": document.body.dataset.csrf },
       });
-      if (response.status === 401) { location.assign("/login?next=/chat"); return; }
+      if (response.status === 401) {
+        // What was said stays here to be read, and the question to be sent again.
+        question.value = text;
+        const link = document.createElement("a");
+        link.href = "/login?next=/chat";
+        link.textContent = "Log in again";
+        shown.note.append(link);
+        throw new Error("Your session has ended.");
+      }
       if (!response.ok) {
         const body = await response.json().catch(() => ({}));
         throw new Error(body.error?.message ?? `The server answered ${response.status}.`);
@@ -185,11 +195,12 @@ const talk = (ask) => {
       words = await read(response, shown);
     } catch (error) {
       words = shown.body.textContent;
-      if (error.name === "AbortError") shown.note.textContent += `${shown.note.textContent ? " · " : ""}stopped`;
-      else { shown.box.className = "theirs notice"; shown.body.textContent = error.message; words = ""; }
+      const stopped = error.name === "AbortError";
+      if (words || stopped) shown.note.textContent += `${shown.note.textContent ? " · " : ""}${stopped ? "stopped" : "broke off"}`;
+      else { shown.box.className = "theirs notice"; shown.body.textContent = error.message; }
     } finally {
       shown.box.classList.remove("busy");
-      if (words && !shown.box.classList.contains("notice")) messages = [...asked, { role: "assistant", content: words }];
+      if (words && shown.box.isConnected && !shown.box.classList.contains("notice")) messages = [...asked, { role: "assistant", content: words }];
       running = null;
       send.hidden = false; stop.hidden = true; place.removeAttribute("aria-busy");
       question.focus();
@@ -201,7 +212,9 @@ const talk = (ask) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
   });
   stop.addEventListener("click", () => running?.abort());
-  document.getElementById("chat-new").addEventListener("click", () => {
+  const anew = document.getElementById("chat-new");
+  anew.hidden = false;
+  anew.addEventListener("click", () => {
     running?.abort();
     messages = [];
     place.replaceChildren();
