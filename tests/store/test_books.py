@@ -249,7 +249,14 @@ async def test_what_was_taken_back_opens_no_room_in_another_window(database: Dat
 
 @pytest.mark.parametrize(
     ("budget", "amount", "scope"),
-    [("nothing", 1, {}), ("hour", -1, {}), ("hour", 0, {}), ("person", 1, {}), ("person", 1, {"user": "a"}), ("hour", 1, {"user": "a"})],
+    [
+        ("nothing", 1, {}),
+        ("hour", -1, {}),
+        ("hour", 0, {}),
+        ("person", 1, {}),
+        ("person", 1, {"user": "a"}),
+        ("hour", 1, {"user": "a"}),
+    ],
 )
 async def test_an_adjustment_that_cannot_be_is_refused(office: Office, budget: str, amount: int, scope: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest):
