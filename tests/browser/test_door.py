@@ -25,7 +25,7 @@ async def test_a_link_lets_in_once_and_a_session_ends_in_time(
         link, _ = await gateway.app.sessions.make_link("test")
         await window.open(f"/login/{link}")
         await window.page.wait_for_url(gateway.base + "/")
-        await window.sees("Last attempts")
+        await window.sees("Last calls")
         (cookie,) = await window.page.context.cookies()
         assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict")
         assert cookie["value"] not in await window.page.content()

@@ -42,7 +42,7 @@ async def test_a_report_is_sent_by_a_button_and_its_true_state_is_seen(
         cards = {name: f"#configured article:has(h3:text('{name}'))" for name in ("daily", "weekly")}
         for card in cards.values():
             await window.sees("Nothing was sent yet", card)
-        await window.sees("Next 2026-03-03 09:00", cards["daily"])
+        await window.sees("Next 3 Mar 09:00", cards["daily"])
         await window.page.get_by_role("button", name="Send now the report weekly").click()
         await window.sees("The report weekly is written.")
         await window.sees("weekly-2026-02-23.txt", cards["weekly"])

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
-from gateway.store.audit import SHOWN
+from gateway.store.audit import SHOWN, Entry
+from gateway.web.dashboard.budgets import told
 from gateway.web.dashboard.visit import Answer, View, Visit
 
 DIGITS_MAX = 10
+OF_BUDGETS = ("raise", "adjust")
 
 
 async def every(visit: Visit) -> Answer:
@@ -19,18 +20,30 @@ async def every(visit: Visit) -> Answer:
     if before and not (before.isdecimal() and before.isascii() and len(before) < DIGITS_MAX):
         raise InvalidRequest("before must be the number of an entry", "before")
     found = await visit.services.books.audit(before=int(before) if before else None)
-    entries = [{"at": from_ms(entry.at_ms), "entry": entry, "detail": _detail(entry.detail)} for entry in found]
+    entries = [{"at": from_ms(entry.at_ms), "entry": entry} | _told(visit, entry) for entry in found]
     fields = {"entries": entries, "older": found[-1].id if len(found) == SHOWN else ""}
     return View("audit.html", "Audit", fields, {} if before else {"entries": "_audit.html"})
 
 
-def _detail(detail: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """What is there to say, with instants as such."""
-    said = [(name, value) for name, value in detail.items() if value not in (None, "", [])]
-    return [(name, from_ms(value) if name == "ends" else _words(value)) for name, value in said]
+def _told(visit: Visit, entry: Entry) -> dict[str, Any]:
+    """What there is to say of an entry, and until when it holds."""
+    budget = visit.services.settings.budgets.by_name.get(entry.subject)
+    if budget is not None and entry.action in OF_BUDGETS:
+        change = told(budget, entry)
+        return {"said": ", ".join(filter(None, (change["of"], change["change"], change["why"]))), "ends": change["ends"]}
+    detail = [f"{name} {_plain(value)}" for name, value in entry.detail.items() if name != "ends" and _says(value)]
+    if entry.detail.get("admin") is True:
+        detail = ["an admin key"]
+    ends = entry.detail.get("ends")
+    return {"said": ", ".join(detail), "ends": None if ends is None else from_ms(ends)}
 
 
-def _words(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, dict):
         value = [part for pair in value.items() for part in pair]
     return " ".join(map(str, value)) if isinstance(value, list) else value
+
+
+def _says(value: object) -> bool:
+    """False for what is not there, and for a no."""
+    return value not in (None, "", False, [])

@@ -10,8 +10,9 @@ from gateway.amounts import amount, parse_change, parse_signed, parse_span
 from gateway.budget import Budget, Calendar, Raise
 from gateway.clock import from_ms, to_ms
 from gateway.errors import ConfigError, InvalidRequest
+from gateway.settings import Change
 from gateway.store.audit import Entry
-from gateway.web.dashboard.facts import paused, raises_of, standings
+from gateway.web.dashboard.facts import Standing, fullness, paused, raises_of, standings
 from gateway.web.dashboard.visit import Answer, Missing, Onward, View, Visit
 
 COUNTERS_MAX = 200
@@ -28,13 +29,14 @@ async def one(visit: Visit) -> Answer:
     """One budget with its counters, its definition and its history."""
     budget = _budget(visit)
     balances = [balance for balance in await visit.services.books.balances() if balance.name == budget.name]
+    balances.sort(key=fullness, reverse=True)
+    raises = raises_of(visit, budget.name)
     fields = {
         "budget": budget,
-        "balances": balances[:COUNTERS_MAX],
-        "more": max(0, len(balances) - COUNTERS_MAX),
+        "standing": Standing(budget, balances[:COUNTERS_MAX], max(0, len(balances) - COUNTERS_MAX), bool(raises)),
         "definition": definition(budget),
-        "raises": [_in_force(budget, each) for each in raises_of(visit, budget.name)],
-        "history": [_told(budget, entry) for entry in await visit.services.books.audit(budget.name)],
+        "raises": [_in_force(budget, each) for each in raises],
+        "history": [told(budget, entry) for entry in await visit.services.books.audit(budget.name)],
         "place": quote(budget.name, safe=""),
     }
     return View("budget.html", budget.name, fields, {"counters": "_counters.html", "history": "_history.html"})
@@ -89,7 +91,18 @@ async def reload(visit: Visit) -> Answer:
         changes = await visit.services.reload(visit.actor)
     except ConfigError as error:
         return View("reloaded.html", "The configuration is wrong", {"changes": (), "problems": error.problems}, status=422)
-    return View("reloaded.html", "The configuration was read again", {"changes": changes, "problems": ()})
+    shown = [_shown(visit, change) for change in changes]
+    return View("reloaded.html", "The configuration was read again", {"changes": shown, "problems": ()})
+
+
+def _shown(visit: Visit, change: Change) -> dict[str, Any]:
+    """A difference for people: a budget's limit in its unit."""
+    values = [change.before, change.after]
+    name = change.place.removeprefix("budgets.").removesuffix(".limit")
+    budget = visit.services.settings.budgets.by_name.get(name)
+    if budget is not None and change.place == f"budgets.{name}.limit":
+        values = [value if value is None else amount(budget.unit, int(value)) for value in values]
+    return {"place": change.place, "before": values[0], "after": values[1], "needs_restart": change.needs_restart}
 
 
 def definition(budget: Budget) -> list[tuple[str, str]]:
@@ -147,7 +160,7 @@ def _end(ends_ms: int | None) -> Any:
     return None if ends_ms is None else from_ms(ends_ms)
 
 
-def _told(budget: Budget, entry: Entry) -> dict[str, Any]:
+def told(budget: Budget, entry: Entry) -> dict[str, Any]:
     """One change of a budget for people."""
     detail, change, why = entry.detail, "", ""
     if entry.action == "raise":

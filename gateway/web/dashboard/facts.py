@@ -27,6 +27,11 @@ class Standing:
     more: int
     raised: bool
 
+    @property
+    def each(self) -> bool:
+        """True where it has a counter for each value of something."""
+        return "*" in self.budget.scope.values()
+
 
 @dataclass(frozen=True, slots=True)
 class Served:
@@ -50,7 +55,7 @@ async def standings(visit: Visit, *, caps: bool = False, most: int = COUNTERS_SH
     listed = []
     for budget in visit.services.settings.budgets.all:
         if is_cap(budget.name) is caps:
-            full = sorted(found.get(budget.name, ()), key=_fullness, reverse=True)
+            full = sorted(found.get(budget.name, ()), key=fullness, reverse=True)
             listed.append(Standing(budget, full[:most], max(0, len(full) - most), bool(raises_of(visit, budget.name))))
     return listed
 
@@ -101,5 +106,6 @@ def _median(values: Sequence[int | None]) -> int | None:
     return round(median(known)) if known else None
 
 
-def _fullness(balance: Balance) -> float:
+def fullness(balance: Balance) -> float:
+    """The part of its limit that is spent or held."""
     return (balance.spent + balance.held) / balance.limit if balance.limit else 1.0

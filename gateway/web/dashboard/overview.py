@@ -2,38 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gateway.errors import InvalidRequest
 from gateway.notice import Reader, alert_text
-from gateway.web.dashboard.facts import paused, served, standings
+from gateway.runs import RunState
+from gateway.web.dashboard.facts import Served, Standing, paused, served, standings
+from gateway.web.dashboard.render import FULL
 from gateway.web.dashboard.visit import Answer, Onward, View, Visit
 
 JUDGED = 300
 """The newest attempts by which providers are judged."""
 SHOWN = 12
 ALERTS_MAX = 30
+RUNS_SEEN = 100
+"""Of the newest runs those are counted that have not ended."""
 
 
 async def overview(visit: Visit) -> Answer:
     """The first page."""
     attempts = await visit.services.books.newest(JUDGED)
+    listed, slots = await standings(visit), served(visit, attempts)
     fields = {
-        "standings": await standings(visit),
+        "glance": await _glance(visit, listed, slots, attempts),
+        "standings": listed,
         "paused": paused(visit),
-        "served": served(visit, attempts),
+        "served": slots,
         "attempts": attempts[:SHOWN],
         "asked": await visit.services.desk.waiting(visit.starter),
         "alerts": await _alerts(visit),
         "ended": ENDED_SHORT,
     }
     live = {
+        "glance": "_glance.html",
         "asked": "_asked.html",
         "budgets": "_budgets.html",
         "providers": "_providers.html",
         "attempts": "_attempts.html",
     }
     return View("overview.html", "Overview", fields, live)
+
+
+async def _glance(
+    visit: Visit, listed: Sequence[Standing], slots: Sequence[Served], attempts: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """What is spent today, what is under way, which budgets end first, who is left alone, and what runs there are."""
+    midnight = visit.now.astimezone(visit.zone).replace(hour=0, minute=0, second=0, microsecond=0)
+    today = await visit.services.books.usage([], midnight, visit.now, visit.zone)
+    runs = [run for run in await visit.services.desk.newest(visit.starter, limit=RUNS_SEEN) if not run.state.ended]
+    balances = [balance for one in listed for balance in one.balances]
+    gone = [one for one in balances if one.limit <= 0 or one.spent * 100 >= FULL * one.limit]
+    ahead = [one for one in balances if one.runs_out_at is not None and one not in gone]
+    return {
+        "midnight": midnight,
+        "spent": today[0] if today else dict.fromkeys(("attempts", "tokens", "cost_micro_usd"), 0),
+        "open": sum(one["ended"] is None for one in attempts),
+        "gone": gone,
+        "ahead": sorted(ahead, key=lambda one: one.runs_out_at or visit.now),
+        "slots": len(slots),
+        "alone": [one for one in slots if one.left_alone_until is not None],
+        "going": sum(run.state is RunState.RUNNING for run in runs),
+        "waiting": sum(run.state is not RunState.RUNNING for run in runs),
+    }
 
 
 async def acknowledge(visit: Visit) -> Answer:

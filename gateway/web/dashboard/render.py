@@ -17,7 +17,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from gateway.amounts import amount, span, unit_name
 from gateway.runs import stamp
 from gateway.settings import Settings
-from gateway.store.budgets import Balance
+from gateway.web.dashboard import words
 from gateway.web.dashboard.visit import View, Visit
 
 KINDS = {"css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8", "svg": "image/svg+xml"}
@@ -35,6 +35,8 @@ NAVIGATION = (
 )
 BAR = 1000
 """The width of a bar in its own units."""
+FULL = 99
+"""From so many percent on hardly any call fits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,16 +71,19 @@ class Shelf:
             "amount": lambda value, unit: amount(str(unit), value),
             "usd": lambda value: amount("micro_usd", value),
             "unit": lambda unit: unit_name(str(unit)),
+            "short": words.short,
+            "cost": words.cost,
             "when": self._when,
             "stamp": stamp,
-            "ms": _ms,
+            "ms": words.took,
             "span": span,
-            "counter": _counter,
+            "counter": words.counter,
             "count": "{:,}".format,
             # Jinja's own leaves slashes as they are, and a name may hold one.
             "place": lambda name: quote(name, safe=""),
             "json": lambda value: json.dumps(value, ensure_ascii=False, indent=2),
-            "scope": lambda scope: " ".join(f"{kind}={value}" for kind, value in scope.items()) or "every call",
+            "scope": words.scope,
+            "counts": words.counts,
         }
         self._templates.globals |= {
             "bar": bar,
@@ -112,15 +117,14 @@ class Shelf:
         return visit.now.astimezone(self._zone).strftime("%Y-%m-%d")
 
     def _when(self, instant: datetime, today: str = "", *, seconds: bool = False) -> str:
-        """An instant in the configuration's zone; the date too if it is not today."""
-        local = instant.astimezone(self._zone)
-        clock = local.strftime("%H:%M:%S" if seconds else "%H:%M")
-        day = local.strftime("%Y-%m-%d")
-        return clock if day == today else f"{day} {clock}"
+        return words.when(instant, self._zone, today, seconds=seconds)
 
 
 def bar(spent: int, held: int, limit: int) -> dict[str, Any]:
-    """The widths of a bar's parts, of BAR, and how full it is: "ok", "near" (from 80 %), "full". A limit of 0 is full."""
+    """The widths of a bar's parts, of BAR, and how full it is: "ok", "near" (from 80 %), "full" (from 99 %).
+
+    A limit of 0 is full.
+    """
     if limit <= 0:
         return {"spent": BAR, "held": 0, "percent": 100, "level": "full"}
     first = min(BAR, max(spent * BAR // limit, 8 if spent > 0 else 0))
@@ -130,20 +134,5 @@ def bar(spent: int, held: int, limit: int) -> dict[str, Any]:
         "spent": first,
         "held": second,
         "percent": percent,
-        "level": "full" if percent >= 100 else "near" if percent >= 80 else "ok",
+        "level": "full" if percent >= FULL else "near" if percent >= 80 else "ok",
     }
-
-
-def _counter(balance: Balance) -> str:
-    """Whose counter of a `*` budget it is: the values of its `*`, not in the form of keys."""
-    kinds = [part.partition("=")[0] for part in balance.key.split(",")]
-    return ", ".join(balance.scope[kind] for kind in kinds)
-
-
-def _ms(milliseconds: int | None) -> str:
-    """ "420 ms", "1.4 s", "3 min 5 s"."""
-    if milliseconds is None:
-        return "–"
-    if milliseconds < 1000:
-        return f"{milliseconds} ms"
-    return f"{milliseconds / 1000:.1f} s" if milliseconds < 60_000 else span(milliseconds / 1000)

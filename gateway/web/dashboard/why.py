@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.story import ENDED, slots_of
+from gateway.web.dashboard.overview import ENDED_SHORT
 from gateway.web.dashboard.visit import Answer, Missing, View, Visit
 
 
@@ -13,4 +14,4 @@ async def why(visit: Visit) -> Answer:
     slots = slots_of(story.attempts, story.refusals, visit.services.settings.budgets)
     if not slots:
         raise Missing
-    return View("why.html", "Why", {"request_id": request_id, "slots": slots, "ended": ENDED})
+    return View("why.html", "Why", {"request_id": request_id, "slots": slots, "ended": ENDED, "short": ENDED_SHORT})

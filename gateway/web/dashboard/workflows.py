@@ -21,7 +21,8 @@ NUMBERS = {"int": "numeric", "float": "decimal"}
 async def every(visit: Visit) -> Answer:
     """What can be started."""
     found = visit.services.desk.startable(visit.starter)
-    return View("workflows.html", "Workflows", {"workflows": found, "schedules": visit.services.settings.schedules})
+    schedules = [{"of": one, "next": one.cron.after(visit.now)} for one in visit.services.settings.schedules]
+    return View("workflows.html", "Workflows", {"workflows": found, "schedules": schedules})
 
 
 async def one(visit: Visit) -> Answer:

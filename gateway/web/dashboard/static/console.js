@@ -84,7 +84,6 @@ document.addEventListener("submit", (event) => {
 document.addEventListener("DOMContentLoaded", () => {
   tick();
   setInterval(tick, 1000);
-  document.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   if ("live" in document.body.dataset) follow();
 });
 
@@ -125,8 +124,8 @@ const talk = (ask) => {
   const why = (note, id) => {
     const link = document.createElement("a");
     link.href = `/why/${encodeURIComponent(id)}`;
-    link.textContent = "why";
-    note.append(" · ", link);
+    link.textContent = "Why";
+    note.append(note.hasChildNodes() ? " · " : "", link);
   };
 
   const read = async (response, shown) => {
@@ -148,12 +147,6 @@ const talk = (ask) => {
         const box = words ? bubble("theirs notice", fields.text) : shown;
         box.box.className = "theirs notice";
         box.body.textContent = fields.text;
-        if (fields.opens_at) {
-          const left = document.createElement("span");
-          left.dataset.until = fields.opens_at;
-          box.note.append("Opens ", left);
-          tick();
-        }
         why(box.note, fields.request_id);
       }
       if (near) down();
@@ -212,6 +205,8 @@ const talk = (ask) => {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) { event.preventDefault(); submit(); }
   });
   stop.addEventListener("click", () => running?.abort());
+  // A phone's keyboard takes half of the window: what was said last stays to be seen.
+  addEventListener("resize", down);
   const anew = document.getElementById("chat-new");
   anew.hidden = false;
   anew.addEventListener("click", () => {
