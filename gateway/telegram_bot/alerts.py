@@ -53,7 +53,8 @@ class Alerts:
             await desk.posts.end(post, PostState.FAILED, shown=ACKNOWLEDGED)
         elif await desk.posts.claim(post, desk.now_ms()):
             keyboard = _keyboard(alert, reader(desk, post.lane.chat_id))
-            state, message_id = await attempt(desk.delivery.send(Place(post.lane), part, Weight.NORMAL, keyboard, tries=1))
+            sending = desk.delivery.send(Place(post.lane), part, Weight.NORMAL, keyboard, tries=1)
+            state, message_id, _ = await attempt(sending)
             await desk.posts.end(post, state, message_id)
             if state is PostState.PENDING:
                 raise Later

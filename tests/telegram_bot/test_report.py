@@ -6,7 +6,7 @@ from pathlib import Path
 
 from gateway.runs import NoticeState
 from gateway.settings import ReportSettings
-from tests.doubles.botapi import person
+from tests.doubles.botapi import Fault, person
 from tests.doubles.upstream import Script
 from tests.reports.office import setting
 from tests.reports.pixels import SIGNATURE
@@ -79,3 +79,27 @@ async def test_case_50_a_report_that_was_due_while_the_bot_was_down_arrives_once
         await run.reports.ring(report, run.clock.now())
         await run.idle()
         assert len(run.api.bubbles(GROUP)) == 1
+
+
+async def test_why_a_report_did_not_arrive_is_kept_with_it(tmp_path: Path, sqlite_url: str) -> None:
+    kicked, broken = "Forbidden: bot was kicked from the supergroup chat", "Bad Request: file is too odd"
+    async with rig(tmp_path, sqlite_url, budgets=BUDGETS) as run:
+        report: ReportSettings = setting(f"telegram:{GROUP}")
+
+        async def ended() -> tuple[str, str]:
+            notice = (await run.reports.sent(report))[0]
+            return notice.state.value, notice.detail
+
+        run.api.faults += [Fault("sendPhoto", kicked, 403)]
+        await run.reports.send_now(report, "test")
+        assert await run.eventually(ended, lambda found: found[0] not in ("pending", "sending")) == ("failed", kicked)
+        run.clock.advance(1)
+        run.api.faults += [Fault("sendDocument", broken)]
+        await run.reports.send_now(setting(f"telegram:{GROUP}", csv=True), "test")
+        state = await run.eventually(ended, lambda found: found[0] not in ("pending", "sending"))
+        assert state == ("failed", "1 of 2 messages arrived: File is too odd")
+        run.clock.advance(1)
+        run.api.faults += [Fault("sendPhoto", "Bad Gateway", 502, times=1)]
+        await run.reports.send_now(report, "test")
+        assert await run.eventually(ended, lambda found: found[1] != "") == ("pending", "Bad Gateway")
+        assert await run.eventually(ended, lambda found: found[0] == "sent") == ("sent", "")

@@ -69,7 +69,7 @@ class Asking:
         elif await desk.posts.claim(post, desk.now_ms()):
             keyboard = approval_keyboard(approval, reader)
             sending = desk.delivery.send(Place(post.lane), part, Weight.NORMAL, keyboard, tries=1)
-            state, message_id = await attempt(sending)
+            state, message_id, _ = await attempt(sending)
             await desk.posts.end(post, state, message_id)
             if state is PostState.PENDING:
                 raise Later

@@ -52,8 +52,8 @@ class Notices:
         if sends is None:
             await desk.runs.end_notice(notice.id, NoticeState.FAILED, "this is no chat of Telegram's")
             return
-        state = await _one_by_one(sends)
-        await desk.runs.end_notice(notice.id, state)
+        state, why = await _one_by_one(sends)
+        await desk.runs.end_notice(notice.id, state, why)
         if state is NoticeState.PENDING:
             raise Later
 
@@ -110,12 +110,16 @@ class Notices:
             return None
 
 
-async def _one_by_one(sends: list[Send]) -> NoticeState:
-    """What cannot be sent ends it. Before anything arrived the whole is tried again later, afterwards the rest for a while."""
-    tries = 1
-    for send in sends:
-        state, _ = await attempt(send(tries=tries))
-        if state is not PostState.SENT:
-            return NoticeState.FAILED if tries > 1 and state is PostState.PENDING else ENDS[state]
-        tries = TRIES_MAX
-    return NoticeState.SENT
+async def _one_by_one(sends: list[Send]) -> tuple[NoticeState, str]:
+    """What cannot be sent ends it, with the reason. Before anything arrived the whole is tried again later, afterwards the
+    rest for a while.
+    """
+    for arrived, send in enumerate(sends):
+        state, _, why = await attempt(send(tries=TRIES_MAX if arrived else 1))
+        if state is PostState.SENT:
+            continue
+        if not arrived:
+            return ENDS[state], why
+        end = NoticeState.FAILED if state is PostState.PENDING else ENDS[state]
+        return end, f"{arrived} of {len(sends)} messages arrived{': ' if why else ''}{why}"
+    return NoticeState.SENT, ""

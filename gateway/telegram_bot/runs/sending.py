@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from typing import NamedTuple
 
 import structlog
 from telegram.error import BadRequest, NetworkError, RetryAfter, TelegramError
@@ -23,27 +24,36 @@ class Later(Exception):
     """It could not be told now, and is tried again after a while."""
 
 
-async def attempt(sending: Awaitable[int]) -> tuple[PostState, int | None]:
-    """Sends once and says what is known of it, with the message's id; PENDING: it certainly was not sent.
+class Ended(NamedTuple):
+    """What is known of a message that was sent."""
+
+    state: PostState
+    message_id: int | None = None
+    why: str = ""
+    """In Telegram's words or the network's, where it did not arrive."""
+
+
+async def attempt(sending: Awaitable[int]) -> Ended:
+    """Sends once and says what is known of it; PENDING: it certainly was not sent.
 
     A stop that comes while the chat's pace still holds it back counts as not sent; its cancellation ends here, so that
     the state can be kept.
     """
     try:
-        return PostState.SENT, await sending
+        return Ended(PostState.SENT, await sending)
     except Uncertain:
-        return PostState.UNCERTAIN, None
+        return Ended(PostState.UNCERTAIN)
     except Gone as gone:
         log.info("telegram_unreachable", reason=str(gone))
-        return PostState.FAILED, None
+        return Ended(PostState.FAILED, why=str(gone))
     except (Shed, Unsent, RetryAfter):
-        return PostState.PENDING, None
+        return Ended(PostState.PENDING)
     except TelegramError as error:
         # The library counts what Telegram refused among the faults of the network.
         if isinstance(error, NetworkError) and not isinstance(error, BadRequest):
-            return PostState.PENDING, None
+            return Ended(PostState.PENDING, why=error.message)
         log.error("telegram_refused", reason=error.message)
-        return PostState.FAILED, None
+        return Ended(PostState.FAILED, why=error.message)
 
 
 def lane_of(run: Run) -> Lane | None:

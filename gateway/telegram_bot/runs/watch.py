@@ -173,7 +173,7 @@ class Watch:
         if not await desk.posts.claim(post, desk.now_ms()):
             raise Later
         sending = desk.delivery.send(Place(post.lane), shown.part, Weight.NORMAL, shown.keyboard, tries=1)
-        state, message_id = await attempt(sending)
+        state, message_id, _ = await attempt(sending)
         unsent = state is PostState.PENDING
         await desk.posts.end(post, state, message_id, ENDED if run.state.ended and not unsent else "")
         if unsent:
