@@ -99,6 +99,17 @@ class Sessions:
 
         await self._database.write(work)
 
+    async def close_all(self, actor: str) -> None:
+        """Logs everybody out, and makes the links that nobody has opened worthless."""
+        now = to_ms(self._clock.now())
+
+        def work(connection: Connection) -> None:
+            connection.execute(delete(web_sessions))
+            connection.execute(delete(web_links))
+            record(connection, now, actor, "log out everybody", "console")
+
+        await self._database.write(work)
+
     def _new_secret(self) -> str:
         return secrets.token_urlsafe(32)
 

@@ -1,5 +1,6 @@
 """Who comes into the console, and what forms it takes."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,35 @@ async def test_an_admin_key_lets_in_and_logging_out_ends_it(browser: Any, up: Up
         await window.page.get_by_text("key:admin").wait_for()
         await window.page.get_by_role("button", name="Log out").click()
         await window.page.wait_for_url("**/login")
-        await window.open("/budgets")
+        await window.page.go_back(wait_until="domcontentloaded")
         assert "/login" in window.page.url
+
+
+async def test_everybody_is_logged_out_at_once_and_no_link_is_left(browser: Any, up: Upstream, folder: Path) -> None:
+    async with Gateway(folder, small(up)) as gateway, console(gateway, browser) as window, console(gateway, browser) as other:
+        window.page.on("dialog", lambda dialog: dialog.accept())
+        link, _ = await gateway.app.sessions.make_link("test")
+        await asyncio.gather(window.log_in(), other.log_in())
+        await window.open("/keys")
+        await window.page.get_by_role("button", name="Log everybody out").click()
+        await window.page.wait_for_url("**/login")
+        await other.page.wait_for_url("**/login")
+        assert (await gateway.call("GET", f"/login/{link}", key=None)).status == 403
+        assert (await gateway.app.books.audit())[0].action == "log out everybody"
+
+
+async def test_of_many_who_open_one_link_at_once_one_gets_in(up: Upstream, folder: Path) -> None:
+    async with Gateway(folder, small(up)) as gateway:
+        link, _ = await gateway.app.sessions.make_link("test")
+        calls = (gateway.call("GET", f"/login/{link}", key=None, allow_redirects=False) for _ in range(8))
+        assert sorted(answer.status for answer in await asyncio.gather(*calls)) == [200] + [403] * 7
+        for proxied, secure in (("https", True), ("https, http", True), ("http", False), (None, False)):
+            link, _ = await gateway.app.sessions.make_link("test")
+            headers = {"Cookie": "sluicegate_session=chosen"} | ({"X-Forwarded-Proto": proxied} if proxied else {})
+            given = (await gateway.call("GET", f"/login/{link}", key=None, headers=headers)).headers["set-cookie"]
+            assert ("Secure" in given, "HttpOnly" in given, "SameSite=Strict" in given) == (secure, True, True)
+            # A session that a visitor brings along is never the one that a login opens.
+            assert "chosen" not in given
 
 
 async def test_a_form_that_no_page_of_ours_has_sent_is_refused(browser: Any, up: Upstream, folder: Path) -> None:

@@ -31,7 +31,8 @@ Page = Callable[[Visit], Awaitable[Answer]]
 COOKIE = "sluicegate_session"
 SAID = "sluicegate_said"
 """What the page before has done, for the next one to show."""
-SAID_MAX = 1000
+SAID_MAX = 300
+"""In characters. Each may take twelve in a cookie, and a browser drops one of more than 4096 without a word."""
 ICON = "icon.svg"
 """What a browser that has no page of ours asks for as /favicon.ico."""
 TOKEN = "csrf"  # noqa: S105  (the field's name)
@@ -164,8 +165,13 @@ class Door:
 
 def cookie(response: web.StreamResponse, visit: Visit, secret: str) -> None:
     """Keeps a session with the browser: out of reach of scripts and of other sites."""
-    secure = visit.request.secure or visit.request.headers.get("X-Forwarded-Proto") == "https"
+    secure = visit.request.secure or _proxied(visit.request) == "https"
     response.set_cookie(COOKIE, secret, path="/", httponly=True, samesite="Strict", secure=secure)
+
+
+def _proxied(request: web.Request) -> str:
+    """How the visitor's own connection is made, where a proxy says so: each one appends what it saw itself."""
+    return request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
 
 
 async def _filled(visit: Visit) -> Visit:

@@ -40,8 +40,9 @@ async def by_link(visit: Visit) -> Answer:
 
 
 async def leave(visit: Visit) -> Answer:
-    """Logs out."""
-    await visit.services.sessions.close(visit.secret)
+    """Logs out; with `everybody` every session of the console ends."""
+    sessions = visit.services.sessions
+    await (sessions.close_all(visit.actor) if visit.form.get("everybody") else sessions.close(visit.secret))
     response = web.Response(status=303, headers={"Location": "/login"})
     response.del_cookie(COOKIE, path="/")
     return response
