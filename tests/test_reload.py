@@ -17,6 +17,7 @@ from gateway.chat import Origin, Request
 from gateway.cli.changes import against_running
 from gateway.errors import ChainExhausted, ConfigError, UnknownTarget
 from gateway.settings import Settings, differences, load, outline
+from gateway.store.books import Books
 from gateway.store.migrations import upgrade
 from tests.doubles.upstream import Script, Upstream
 from tests.test_app import serving
@@ -248,3 +249,17 @@ async def test_a_reload_that_one_process_is_asked_for_is_made_by_every_one_on_th
             assert "reload_refused" in {line["event"] for line in told}
             changes = [str(change) for change in await against_running(load(file, {})) or []]
             assert changes == ["budgets.calls.limit: 1 → 5"]
+
+
+async def test_between_an_edit_and_its_reload_the_books_are_right_and_name_what_is_not_counted(tmp_path: Path) -> None:
+    async with Upstream(Script(text="Hello.")) as upstream, app_of(written(tmp_path, upstream.base_url)).running() as app:
+        await ask(app, 1)
+        file = tmp_path / "sluicegate.toml"
+        file.write_text(file.read_text().replace('"lifetime"', '"day"'))
+        written_now = load(file, {})
+        looking = Books(app.database, written_now.budgets, app.clock)
+        assert await looking.check() == []
+        assert await looking.uncounted() == ["calls"]
+        await app.reload("test")
+        assert (await looking.check(), await looking.uncounted()) == ([], [])
+        assert [(one.spent, one.window) for one in await looking.balances()] == [(1, "day")]

@@ -50,10 +50,11 @@ def as_documents(changes: Sequence[Change] | None) -> list[dict[str, object]] | 
 
 
 def show_changes(changes: Sequence[Change] | None) -> None:
-    """For people; nothing where no server runs."""
-    if changes is None:
-        return
+    """For people."""
     typer.echo()
+    if changes is None:
+        typer.echo("No server runs on this database.")
+        return
     if not changes:
         typer.echo("A server runs by this configuration.")
         return

@@ -126,6 +126,10 @@ class Books:
         now = self._now()
         return await self._database.read(lambda connection: budgets.check(connection, self._budgets, now))
 
+    async def uncounted(self) -> list[str]:
+        """The names of budgets that no server counts as this configuration has them: it must be started, or reload."""
+        return await self._database.read(lambda connection: [one.name for one in budgets.uncounted(connection, self._budgets)])
+
     async def adjust(self, budget: str, amount: int, reason: str, actor: str, scope: Mapping[str, str] | None = None) -> None:
         """Corrects what a budget has spent by ±amount in its unit; `scope` names the counter of a `*` budget.
 

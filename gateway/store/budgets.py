@@ -18,7 +18,7 @@ from gateway.runs import stamp
 from gateway.store.audit import record
 from gateway.store.rebuild import SCOPE_COLUMNS, SPENT, basis, insert_missing, matches, recount
 from gateway.store.rows import clean
-from gateway.store.tables import adjustments, counters, usage
+from gateway.store.tables import adjustments, counters, definitions, usage
 
 REASON_MAX = 2000
 
@@ -83,11 +83,22 @@ def balances(connection: Connection, budgets: Budgets, raises: Raises, now_ms: i
     return listed
 
 
+def uncounted(connection: Connection, budgets: Budgets) -> list[Budget]:
+    """Budgets that nobody counts as they are here: the configuration has changed, and no server goes by it yet."""
+    known = {row.budget: row.signature for row in connection.execute(select(definitions))}
+    return [budget for budget in budgets.all if known.get(budget.name) != budget.signature]
+
+
 def check(connection: Connection, budgets: Budgets, now_ms: int) -> list[Difference]:
-    """Counts every budget again from usage rows and adjustments alone; what differs from its counters."""
-    found = _load(connection, budgets)
+    """Counts every budget again from usage rows and adjustments alone; what differs from its counters.
+
+    One that is counted otherwise, or not yet, has no counters that could be wrong.
+    """
+    found, others = _load(connection, budgets), uncounted(connection, budgets)
     differences = []
     for budget in budgets.all:
+        if budget in others:
+            continue
         stored = {key: counter for (name, key), counter in found.items() if name == budget.name}
         counted = recount(connection, budget, now_ms)
         for key in sorted(stored.keys() | counted.keys()):
