@@ -63,7 +63,8 @@ async def _send(app: App, wanted: list[ReportSettings], period: str, *, as_json:
     for one, notice in sent:
         for _ in range(LOOKS):
             notice = await app.reports.state(notice.step) or notice
-            if notice.state is not NoticeState.PENDING or notice.detail:
+            # While it is on its way it may have arrived; soon more is known.
+            if notice.state in (NoticeState.SENT, NoticeState.FAILED) or (notice.state is NoticeState.PENDING and notice.detail):
                 break
             await asyncio.sleep(LOOK_S)
         found.append((one, notice))

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
+import sqlite3
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from gateway.cli.report import LOOK_S
 from tests.cli.program import COMMAND, Inside, environment
 
 REPORTS = """
@@ -70,6 +75,26 @@ def test_sent_to_a_folder_it_is_there_and_to_a_chat_it_waits_for_a_bot(
     table = inside("reports").out.splitlines()
     assert table[0].split()[:3] == ["report", "of", "a"]
     assert "waits for a running bot" in table[2]
+
+
+def test_what_is_on_its_way_to_a_chat_is_waited_for(inside: Inside, folder: Path) -> None:
+    assert inside("reports").code == 0
+    books = folder / "var" / "sluicegate.db"
+
+    def bot() -> None:
+        """Takes what is to be sent, and is about it for a while."""
+        with closing(sqlite3.connect(books, isolation_level=None, timeout=30)) as database:
+            until = time.monotonic() + 60
+            while not database.execute("UPDATE outbox SET state = 'uncertain' WHERE state = 'pending'").rowcount:
+                assert time.monotonic() < until
+                time.sleep(0.02)
+            time.sleep(3 * LOOK_S)
+            database.execute("UPDATE outbox SET state = 'sent'")
+
+    with ThreadPoolExecutor(1) as pool:
+        sending = pool.submit(bot)
+        assert inside("report", "--period", "week", "--send").out == "chat to telegram:-100200/7: sent\n"
+        sending.result()
 
 
 def test_what_is_asked_wrongly_is_named(inside: Inside) -> None:
