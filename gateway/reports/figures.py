@@ -116,6 +116,7 @@ def figures(periods: Periods, budgets: Sequence[Budget], said: Statement) -> Rep
     """Puts a report together from what the books say, whose groups are by `kinds(budgets)`."""
     groups, turned = said.groups, said.turned
     by = kinds(budgets)
+    spent = _spent(budgets, groups, by)
     previous = [group for group in groups if group.span in PREVIOUS]
     before, whole, same, present = (
         Sums.of(group for group in groups if group.span in spans) for spans in ((BEFORE,), PREVIOUS, (SAME,), (PRESENT,))
@@ -131,7 +132,7 @@ def figures(periods: Periods, budgets: Sequence[Budget], said: Statement) -> Rep
         previous=whole,
         same=same,
         present=present,
-        budgets=tuple(found for budget in budgets if (found := _budget(budget, said.balances, groups, by)) is not None),
+        budgets=tuple(found for one in budgets if (found := _budget(one, said.balances, spent[one.name])) is not None),
         users=rank(lambda of: of["user"]),
         workflows=rank(lambda of: of["workflow"]),
         models=rank(lambda of: f"{of['provider']}:{of['model']}"),
@@ -158,16 +159,36 @@ def _rank(named: Iterable[tuple[str | None, Group]], whole: Sums) -> tuple[Share
     return tuple(Share(name, each, share(each)) for name, each in reversed(sums))
 
 
-def _budget(budget: Budget, balances: Sequence[Balance], groups: Sequence[Group], by: tuple[str, ...]) -> BudgetFigures | None:
+def _spent(budgets: Sequence[Budget], groups: Sequence[Group], by: tuple[str, ...]) -> dict[str, list[int]]:
+    """What each budget's own rows took in each span, in its unit, by its name.
+
+    There may be ten thousands of groups: for what some scopes name alike they are gone through once, however many budgets.
+    """
+    found: dict[str, list[int]] = {}
+    for kinds in {budget.scope_kinds for budget in budgets}:
+        places = [by.index(kind) for kind in kinds]
+        taken: dict[tuple[str | None, ...], list[Amounts]] = {}
+        for group in groups:
+            spans = taken.setdefault(tuple([group.values[place] for place in places]), [Amounts()] * 4)
+            (requests, tokens, micro_usd), sums = spans[group.span], group.sums
+            requests, tokens = requests + sums["requests"], tokens + sums["tokens"]
+            spans[group.span] = Amounts(requests, tokens, micro_usd + sums["cost_micro_usd"])
+        for budget in budgets:
+            if budget.scope_kinds == kinds:
+                mine = [spans for values, spans in taken.items() if _counts(budget, kinds, values)]
+                found[budget.name] = [sum(spans[number].of(budget.unit) for spans in mine) for number in range(4)]
+    return found
+
+
+def _counts(budget: Budget, kinds: tuple[str, ...], values: tuple[str | None, ...]) -> bool:
+    present = {kind: value for kind, value in zip(kinds, values, strict=True) if value is not None}
+    return budget.key(present) is not None
+
+
+def _budget(budget: Budget, balances: Sequence[Balance], spent: Sequence[int]) -> BudgetFigures | None:
     counters = [balance for balance in balances if balance.name == budget.name]
     if not counters:
         return None
-    spent = [0, 0, 0, 0]
-    for group in groups:
-        values = {kind: value for kind, value in zip(by, group.values, strict=True) if value is not None}
-        if budget.key(values) is not None:
-            amounts = Amounts(group.sums["requests"], group.sums["tokens"], group.sums["cost_micro_usd"])
-            spent[group.span] += amounts.of(budget.unit)
     fullest = max(counters, key=fullness)
     return BudgetFigures(budget, fullest, len(counters), spent[BEFORE], spent[SAME] + spent[REST], spent[PRESENT])
 

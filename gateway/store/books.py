@@ -22,6 +22,8 @@ from gateway.store.export import Format, Place
 from gateway.store.spans import Group, Turned
 from gateway.store.usage import SUMS, Story
 
+BARS = ("requests", "tokens", "cost_micro_usd")
+
 
 @dataclass(frozen=True, slots=True)
 class Statement:
@@ -31,6 +33,7 @@ class Statement:
     turned: Sequence[Turned]
     """Per span."""
     bars: Sequence[dict[str, Any]]
+    """With the sums of BARS."""
     balances: Sequence[Balance]
 
 
@@ -92,7 +95,7 @@ class Books:
             return Statement(
                 spans.spans(connection, cut, by),
                 spans.turned(connection, cut),
-                usage.sums(connection, [bar, "provider"], cut[1], cut[-1], zone),
+                usage.together(connection, [[bar, "provider"]], cut[1], cut[-1], zone, None, BARS)[0],
                 budgets.balances(connection, self._budgets, raises.current(connection, now), now),
             )
 

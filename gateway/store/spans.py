@@ -1,17 +1,18 @@
-"""Usage rows and refusals added up over several spans of time at once, for reports: one look at the rows for all of them."""
+"""Usage rows and refusals added up over several spans of time at once, for reports."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, case, func, literal, select, union_all
 
-from gateway.ledger import Outcome, State
+from gateway.ledger import Outcome
 from gateway.store.rebuild import SCOPE_COLUMNS
 from gateway.store.tables import refusals, usage
-from gateway.store.usage import SUMS
+from gateway.store.usage import ENDED, IN_SPAN, SUMS, whole
 
 ADDED = ("attempts", "requests", "tokens", "cost_micro_usd", "estimated", "uncertain", "overrun", "overrun_micro_usd")
 """What is added up, of `SUMS`. Each one more makes a look at a million rows slower."""
@@ -47,14 +48,15 @@ class Turned:
 
 
 def spans(connection: Connection, edges: Sequence[int], by: Sequence[str]) -> list[Group]:
-    """Ended attempts between neighbouring edges (ms, ascending), added up by any attributes of a scope."""
+    """Ended attempts between neighbouring edges (ms, ascending), added up by one attribute of a scope or more."""
     columns = [SCOPE_COLUMNS[kind].label(f"by_{kind}") for kind in by]
-    number = _span(usage.c.started, edges).label("span")
-    within = usage.c.started >= edges[0], usage.c.started < edges[-1], usage.c.state != State.PENDING.value
-    query = select(number, *columns, *(SUMS[name].label(name) for name in ADDED)).where(*within)
-    found = connection.execute(query.group_by(number, *columns).order_by(number, *columns))
-    width = len(columns) + 1
-    return [Group(row[0], tuple(row[1:width]), {name: int(row[width + i] or 0) for i, name in enumerate(ADDED)}) for row in found]
+    query = select(*columns, *(whole(SUMS[name]).label(name) for name in ADDED)).where(IN_SPAN, ENDED)
+    query, width = query.group_by(*columns).order_by(*columns), len(columns)
+    return [
+        Group(number, tuple(row[:width]), dict(zip(ADDED, row[width:], strict=True)))
+        for number, (since, until) in enumerate(pairwise(edges))
+        for row in connection.execute(query, {"since": since, "until": until})
+    ]
 
 
 def turned(connection: Connection, edges: Sequence[int]) -> list[Turned]:

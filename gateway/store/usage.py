@@ -63,22 +63,6 @@ class Story:
     refusals: Sequence[dict[str, Any]]
 
 
-def sums(
-    connection: Connection,
-    by: Sequence[str],
-    from_ms: int,
-    to_ms: int,
-    zone: ZoneInfo | None = None,
-    only: Mapping[str, str] | None = None,
-) -> list[dict[str, Any]]:
-    """Ended attempts that were started in [from, to), added up per group; each a dict of the groups' values and SUMS.
-
-    `by` holds any of GROUPS; hours and days are those of `zone` (UTC without one), as aware datetimes. `only` holds values
-    of SCOPE_COLUMNS that the attempts must have. Sorted by the groups' values. Raises ValueError for an unknown group.
-    """
-    return together(connection, [by], from_ms, to_ms, zone, only)[0]
-
-
 def together(
     connection: Connection,
     groupings: Sequence[Sequence[str]],
@@ -88,7 +72,12 @@ def together(
     only: Mapping[str, str] | None = None,
     added: Sequence[str] = tuple(SUMS),
 ) -> list[list[dict[str, Any]]]:
-    """As `sums`, of several groupings, in one look at the rows where that is quicker; `added` names what is wanted of SUMS."""
+    """Ended attempts that were started in [from, to), added up per group of each grouping: in one look, where that is quicker.
+
+    A grouping holds any of GROUPS. What comes of it is a dict per group, of the groups' values and what `added` names of
+    SUMS, sorted by the values. Hours and days are those of `zone` (UTC without one), as aware datetimes. `only` holds
+    values of SCOPE_COLUMNS that the attempts must have. Raises ValueError for an unknown group.
+    """
     names = list(dict.fromkeys(name for by in groupings for name in by))
     if unknown := [name for name in names if name not in GROUPS]:
         raise ValueError(f"usage cannot be grouped by {', '.join(unknown)}; choose from {', '.join(GROUPS)}")
@@ -97,8 +86,7 @@ def together(
         return [together(connection, [by], from_ms, to_ms, zone, only, added)[0] for by in groupings]
     where = [[(*times, *kinds).index(name) for name in by] for by in groupings]
     columns = [SCOPE_COLUMNS[kind].label(f"by_{kind}") for kind in kinds]
-    # Whole numbers on PostgreSQL too, whose sums are decimals.
-    amounts = [cast(SUMS[name], BigInteger).label(name) for name in added]
+    amounts = [whole(SUMS[name]).label(name) for name in added]
     query = select(*columns, func.count().label("counted"), *amounts).where(IN_SPAN, ENDED, *having(only))
     query = query.group_by(*columns) if columns else query
     later = select(func.min(usage.c.started)).where(IN_SPAN, *having(only))
@@ -171,6 +159,11 @@ def story(connection: Connection, request_id: str) -> Story:
         [_attempt(row) | _details(row) for row in connection.execute(tried)],
         [_refusal(row) for row in connection.execute(passed)],
     )
+
+
+def whole(amount: ColumnElement[Any]) -> ColumnElement[int]:
+    """A sum as a whole number on PostgreSQL too, where it is a decimal."""
+    return cast(amount, BigInteger)
 
 
 def having(values: Mapping[str, str] | None) -> list[ColumnElement[bool]]:
