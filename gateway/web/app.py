@@ -220,6 +220,9 @@ def _guard(services: Services) -> Middleware:
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
+            # No name has one, and PostgreSQL takes it in no text.
+            if "%00" in request.raw_path:
+                raise web.HTTPNotFound
             await admit(request, keys)
             response = await handler(request)
         except web.HTTPException as error:

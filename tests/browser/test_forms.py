@@ -102,8 +102,8 @@ async def test_no_form_is_taken_that_no_page_of_the_session_has_sent(up: Upstrea
         assert {"raise", "end raise", "adjust", "create key", "reload"} <= done
 
 
-async def test_whatever_is_sent_gets_a_page_for_an_answer(up: Upstream, folder: Path) -> None:
-    async with Gateway(folder, small(up)) as gateway:
+async def test_whatever_is_sent_gets_a_page_for_an_answer(up: Upstream, folder: Path, empty_url: str) -> None:
+    async with Gateway(folder, small(up), database_url=empty_url) as gateway:
         mine = await Visitor.logged_in(gateway)
         signed, path = {"csrf": mine.token, **RAISE, "change": "none"}, "/budgets/hour/raise"
         plain = "&".join(f"{name}={value}" for name, value in signed.items())
@@ -118,10 +118,10 @@ async def test_whatever_is_sent_gets_a_page_for_an_answer(up: Upstream, folder: 
             await mine.post(path, signed, Referer="http://["),
             # The page where a form came from is gone back to, and never to another site.
             await mine.post(path, signed, Referer=f"{gateway.base}//evil.example/x"),
-            await mine.post("/keys", {"csrf": mine.token, "name": "a\0b"}),
+            await mine.post("/keys/revoke", {"csrf": mine.token, "name": "a\0b"}),
             await mine.get("/usage?from=0001-01-01&to=9999-12-31"),
-            await mine.get("/runs?state=%00"),
-            *[await mine.get(address) for address in ("/budgets/%00", "/runs/%00", "/why/%00", "/workflows/%00")],
+            await mine.get("/runs?state=none"),
+            *[await mine.get(address) for address in ("/budgets/none", "/runs/none", "/why/none", "/workflows/none")],
         ]
         assert [answer.status for answer in answers] == [400, 403, 403, 403, 400, 413, 413, 400, 400, 400, 400, 400] + [404] * 4
         for answer in answers:
@@ -129,6 +129,9 @@ async def test_whatever_is_sent_gets_a_page_for_an_answer(up: Upstream, folder: 
             assert "location" not in answer.headers
         for address in ("//evil.example", "/%5Cevil.example", "/%09/evil.example", "http://evil.example", "/%0d%0aX-Evil:1"):
             assert (await mine.get(f"/login?next={address}")).headers["location"] == "/"
+        for address in ("/budgets/%00", "/runs/%00", "/why/%00", "/workflows/%00", "/runs?workflow=%00"):
+            assert (await mine.get(address)).status == 404
+        assert (await gateway.call("GET", "/api/runs/%00", key="admin")).status == 404
         for address in ("/static/..%2fdoor.py", "/static/%2e%2e/door.py", "/static/none.css"):
             assert (await mine.get(address)).status == 404
 

@@ -184,6 +184,8 @@ async def _filled(visit: Visit) -> Visit:
         given = parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=FIELDS_MAX)
     except ValueError:
         raise InvalidRequest(f"the form has more than {FIELDS_MAX} fields", "form") from None
+    if any("\0" in value for _, value in given):
+        raise InvalidRequest("the form has a character that no text has", "form")
     lists: dict[str, list[str]] = {}
     for name, value in given:
         lists.setdefault(name, []).append(value)
