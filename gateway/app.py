@@ -341,6 +341,7 @@ class App:
         Returns what differs; what needs a restart is among it, and is as before until then. Counters stay, calls under way
         end by what held when they began. Raises ConfigError when the new file is wrong, LedgerUnavailable.
         """
+        await self.ready.wait()
         async with self._reload.alone:
             changes, self._providers = await self._reload(actor, self.dispatcher, self._providers, self._follow)
         return changes

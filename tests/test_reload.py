@@ -205,6 +205,15 @@ def _always():  # type: ignore[no-untyped-def]
     return datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC)
 
 
+async def test_a_signal_that_comes_during_the_start_reloads_at_its_end(tmp_path: Path) -> None:
+    app = app_of(written(tmp_path, "http://127.0.0.1:9/v1"))
+    written(tmp_path, "http://127.0.0.1:9/v1", limit=7)
+    early = asyncio.create_task(app.reload("signal:SIGHUP"))
+    await asyncio.sleep(0)
+    async with app.running():
+        assert [str(change) for change in await early] == ["budgets.calls.limit: 2 → 7"]
+
+
 async def test_two_reloads_at_once_both_end_with_what_the_file_says(tmp_path: Path) -> None:
     async with (
         Upstream(Script(text="Hello.")) as upstream,

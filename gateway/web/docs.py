@@ -20,7 +20,7 @@ from gateway.web.api_schemas import SCHEMAS
 from gateway.web.openapi import ABOUT, ROUTES, Entry, document
 
 _STYLE = """
-:root { color-scheme: light dark; --line: #8886; --soft: #8882; --strong: #0a6cbd; }
+:root { color-scheme: light dark; background: Canvas; --line: #8886; --soft: #8882; --strong: #0a6cbd; }
 @media (prefers-color-scheme: dark) { :root { --strong: #7cc0ff; } }
 body { font: 1rem/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
 h1 { font-size: 1.6rem; } h2 { font-size: 1.2rem; margin-top: 2rem; }

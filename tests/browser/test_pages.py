@@ -134,3 +134,21 @@ async def test_hostile_names_are_text_and_every_page_is_for_everybody(browser: A
         await window.page.locator(".theirs .note", has_text="tokens").wait_for()
         assert await window.page.locator(".words").all_inner_texts() == [EVIL, EVIL]
         await good(window, "a talk")
+
+
+async def test_the_description_of_the_interface_needs_no_network_and_is_for_everybody(
+    browser: Any, up: Upstream, folder: Path
+) -> None:
+    text = config(provider("main", up), chain=["main"])
+    async with Gateway(folder, text) as gateway, console(gateway, browser) as window:
+        asked: list[str] = []
+        window.page.on("request", lambda request: asked.append(request.url))
+        await window.open("/docs")
+        await window.page.get_by_text("/v1/messages/count_tokens", exact=True).wait_for()
+        # Its style is in force under its content policy: the browser's own letters have serifs.
+        assert "sans-serif" in await window.page.evaluate("getComputedStyle(document.body).fontFamily")
+        await window.page.locator("summary").first.click()
+        await good(window, "/docs")
+        await window.page.get_by_role("link", name="openapi.json").click()
+        await window.page.get_by_text('"3.1.0"').wait_for()
+        assert asked == [f"{gateway.base}{path}" for path in ("/docs", "/openapi.json")]
