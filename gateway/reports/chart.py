@@ -12,7 +12,7 @@ from html import escape
 from importlib.resources import as_file, files
 
 from gateway.budget import Unit
-from gateway.reports.words import amount
+from gateway.reports.words import amount, shortened, tick
 
 FONT = "DejaVu Sans"
 WIDTH, HEIGHT = 800, 640
@@ -31,6 +31,8 @@ COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#8c564b")
 SERIES_MAX = len(COLOURS)
 REST_COLOUR = "#909090"
 NAME_MAX = 14
+TICK_LETTERS = 9
+"""So many letters have room before the plot; more are made smaller."""
 IN_A_ROW = 3
 FAR = 3
 """A limit that is further above the highest bar than this many times is named and not drawn: it would flatten the bars."""
@@ -194,7 +196,9 @@ def _frame(chart: Chart, theme: Theme, top: int, step: int) -> list[str]:
     for value in range(0, top + 1, step):
         y = _y(value, top)
         parts.append(f'<path d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}" stroke="{theme.faint}" stroke-width="{2 if not value else 1}"/>')
-        parts.append(_text(LEFT - 10, y + 8, amount(chart.language, chart.unit, value), SMALL, theme.ink, anchor="end"))
+        said = tick(chart.language, chart.unit, value, step)
+        size = min(SMALL, SMALL * TICK_LETTERS // len(said))
+        parts.append(_text(LEFT - 10, y + 8, said, size, theme.ink, anchor="end"))
     return parts
 
 
@@ -246,7 +250,7 @@ def _legend(names: Sequence[tuple[str, str]], theme: Theme) -> list[str]:
         row, column = divmod(number, IN_A_ROW)
         x, y = 24 + column * across, HEIGHT - 64 + row * 38
         parts.append(f'<rect x="{x:.1f}" y="{y - 18}" width="22" height="22" rx="3" fill="{colour}"/>')
-        parts.append(_text(x + 30, y + 1, name if len(name) <= NAME_MAX else f"{name[: NAME_MAX - 1]}…", SMALL, theme.ink))
+        parts.append(_text(x + 30, y + 1, shortened(name, NAME_MAX), SMALL, theme.ink))
     return parts
 
 
@@ -261,4 +265,4 @@ def _text(x: float, y: float, said: str, size: int, colour: str, anchor: str = "
 
 def _plain(said: str) -> str:
     """Without what XML cannot hold at all, such as a bell."""
-    return "".join(letter for letter in said if letter.isprintable())
+    return "".join(letter if letter.isprintable() else " " for letter in said if letter.isprintable() or letter.isspace())

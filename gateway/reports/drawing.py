@@ -15,10 +15,12 @@ from gateway.notice.catalogue import best
 from gateway.reports.chart import Bar, Chart, Limit
 from gateway.reports.figures import Report
 from gateway.reports.periods import hour_of, hours
-from gateway.reports.words import amount, between, period_short, with_unit
+from gateway.reports.words import amount, between, period_short, shortened, with_unit
 
 HOURS_BETWEEN = 6
 DAYS_BETWEEN = 5
+LINE_NAME_MAX = 24
+"""Beside the name of the line's budget its amount must have room."""
 LABELLED_MAX = 25
 """A later day's number would touch the next month's first."""
 BARS_MAX = 400
@@ -175,7 +177,7 @@ def _limit(limits: Iterable[tuple[Budget, int]], unit: Unit, language: str, *, h
     # One that is about a bar itself says more than a share of a longer one.
     parts, value, budget = min(found, key=lambda each: (each[0] > 1, each[1]))
     key = "report_chart_limit" if parts == 1 else "report_chart_pace"
-    return Limit(value, text(language, key, name=budget.name, amount=amount(language, unit, value)))
+    return Limit(value, text(language, key, name=shortened(budget.name, LINE_NAME_MAX), amount=amount(language, unit, value)))
 
 
 def _bars_in(window: Window, *, hourly: bool) -> int:

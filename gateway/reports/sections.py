@@ -16,6 +16,7 @@ from gateway.reports.words import (
     period,
     period_before,
     period_short,
+    shortened,
     with_unit,
 )
 
@@ -122,13 +123,13 @@ def _budget(report: Report, line: BudgetFigures, reader: Reader, now: datetime) 
 
 def _ends(line: BudgetFigures, reader: Reader, now: datetime) -> str:
     balance, language = line.fullest, reader.language
-    if not balance.left:
-        opens = balance.resets_at
-        if opens is None or balance.limit <= 0:
+    if balance.spent >= balance.limit:
+        if balance.opens_at is None:
             return text(language, "report_used_up")
-        return text(language, "report_used_up_until", when=when(opens, reader, now))
+        return text(language, "report_used_up_until", when=when(balance.opens_at, reader, now))
     gone = balance.runs_out_at
-    return "" if gone is None else text(language, "report_runs_out", when=when(gone, reader, now))
+    # Where only holds are in the way there is nothing to be said: they end by themselves.
+    return "" if gone is None or not balance.left else text(language, "report_runs_out", when=when(gone, reader, now))
 
 
 def _top(report: Report, language: str, key: str, shares: Sequence[Share]) -> Section:
@@ -147,7 +148,7 @@ def _more(language: str, count: int) -> str:
 def _name(name: str) -> str:
     """A name as it stands in one line: it may have come from anywhere."""
     plain = "".join(letter if letter.isprintable() else " " for letter in name)
-    return plain if len(plain) <= NAME_MAX else f"{plain[: NAME_MAX - 1]}…"
+    return shortened(plain, NAME_MAX)
 
 
 def _turned(report: Report, language: str) -> Iterator[Section]:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from datetime import date, datetime, timedelta
 
 from babel.dates import format_date, format_interval, format_skeleton, format_time
-from babel.numbers import format_compact_decimal
+from babel.numbers import format_compact_currency, format_compact_decimal, format_currency
 
 from gateway.budget import Unit
 from gateway.notice import money, percent, text, whole
 from gateway.notice.catalogue import best
 from gateway.reports.periods import Periods
+
+DOLLAR = 1_000_000
+"""In micro-USD."""
 
 
 def short(language: str, number: int) -> str:
@@ -23,6 +26,21 @@ def short(language: str, number: int) -> str:
 def amount(language: str, unit: Unit, value: int) -> str:
     """An amount in few figures, without the name of its unit."""
     return money(language, value) if unit is Unit.MICRO_USD else short(language, value)
+
+
+def shortened(name: str, most: int) -> str:
+    """A name of so many letters at most."""
+    return name if len(name) <= most else f"{name[: most - 1]}…"
+
+
+def tick(language: str, unit: Unit, value: int, step: int) -> str:
+    """An amount beside an axis whose ticks are so far apart: whole dollars without cents, and what is much in few figures."""
+    if unit is not Unit.MICRO_USD or step < DOLLAR:
+        return amount(language, unit, value)
+    locale, dollars = best(language), value // DOLLAR
+    if dollars >= 10_000:
+        return format_compact_currency(dollars, "USD", locale=locale, fraction_digits=1 if dollars % 1_000_000 else 0)
+    return format_currency(dollars, "USD", "#,##0 ¤" if locale == "es" else "¤#,##0", locale=locale, currency_digits=False)
 
 
 def calls(language: str, number: int) -> str:

@@ -9,11 +9,11 @@ from datetime import datetime
 import orjson
 from sqlalchemy import Connection, func, insert, select, update
 
-from gateway.budget import Budget, Budgets, Unit, Window, limit_at
+from gateway.budget import Budget, Budgets, Unit, Window
 from gateway.clock import from_ms
 from gateway.errors import InvalidRequest
 from gateway.forecast import Pace, forecast
-from gateway.ledger import Counter, Raises, changes_of
+from gateway.ledger import Counter, Raises, fits_at, with_limits
 from gateway.runs import stamp
 from gateway.store.audit import record
 from gateway.store.rebuild import SCOPE_COLUMNS, SPENT, basis, insert_missing, matches, recount
@@ -49,6 +49,10 @@ class Balance:
     label: str
     runs_out_at: datetime | None = None
     """When it is used up at its present pace, never later than it resets; None where it lasts. Now, where it is used up."""
+
+    opens_at: datetime | None = None
+    """Where it is used up, the first instant at which anything fits again, which a rolling window's first leaving spend may
+    be too little for; None where that is never, or where there is room beside holds."""
 
     def as_json(self) -> dict[str, object]:
         """The fixed fields of a listed budget, and its forecast; instants in RFC 3339, UTC."""
@@ -188,7 +192,9 @@ def _load(connection: Connection, budgets: Budgets) -> dict[tuple[str, str], Cou
 def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms: int, pace: Pace | None) -> Balance:
     at_ms = max(now_ms, counter.newest)
     spent, held = counter.balance(budget.window, at_ms)
-    limit = limit_at(budget.base_limit(key), changes_of(raises, budget, key), now_ms)
+    (found,) = with_limits([(budget, key)], raises, False, now_ms)
+    limit = found.limit
+    opens = fits_at(counter, found, 1, at_ms) if spent >= limit else None
     leaves = _leaves(budget, counter, at_ms)
     spends = {start: amount for start, (amount, _) in counter.buckets.items()}
     runs_out = forecast(budget.window, limit, spends, held, at_ms, pace)
@@ -205,6 +211,7 @@ def _balance(budget: Budget, key: str, counter: Counter, raises: Raises, now_ms:
         window=budget.window.text,
         label=budget.label,
         runs_out_at=None if runs_out is None else from_ms(runs_out),
+        opens_at=None if opens is None else from_ms(opens),
     )
 
 

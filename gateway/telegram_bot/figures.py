@@ -41,8 +41,9 @@ def line(desk: Desk, work: Work, balance: Balance) -> str:
     if work.reader.admin:
         said += f" {amount(language, balance.unit, balance.spent)} / {amount(language, balance.unit, balance.limit)}"
         said += f" (+{amount(language, balance.unit, balance.held)})" if balance.held else ""
-    if used and balance.resets_at is not None and balance.resets_at > desk.clock.now():
-        when = desk.when(work.reader, balance.resets_at)
+    opens = balance.opens_at or balance.resets_at
+    if used and opens is not None and opens > desk.clock.now():
+        when = desk.when(work.reader, opens)
         # A calendar window begins anew as a whole; a rolling one gives room back bit by bit.
         key = "budget_frees" if balance.window.startswith("rolling") else "budget_renews"
         said += " · " + work.say(key, when=when)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from xml.etree import ElementTree
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from gateway.budget import Unit
+from gateway.budget import Budget, Calendar, Unit
 from gateway.reports.chart import (
     BOTTOM,
     COLOURS,
@@ -26,6 +27,7 @@ from gateway.reports.chart import (
     png,
     svg,
 )  # fmt: skip
+from gateway.reports.drawing import _limit
 from tests.reports.pixels import Pixel, read, share
 
 CHART = Chart(
@@ -116,3 +118,22 @@ def test_many_providers_are_the_greatest_and_the_rest() -> None:
 @pytest.mark.parametrize("bars", [[], [Bar({})], [Bar({"p": 0})], [Bar({"p": 1})], [Bar({"p": 10**15})]])
 def test_nothing_and_a_great_deal_are_drawn_too(bars: list[Bar]) -> None:
     assert len(png(replace(CHART, bars=bars, border=len(bars), limit=None))) > 1000
+
+
+def test_whatever_is_spent_and_whatever_a_budget_is_called_all_words_stand_within_the_picture() -> None:
+    for language in ("en", "es"):
+        for most in (900, 90_000_000, 9_999_000_000, 450_000_000_000, 5_000_000_000_000, 10**15):
+            chart = replace(CHART, bars=[Bar({"p": most})], border=1, limit=None, language=language)
+            assert language == "en" or ">5 M US$<" in svg(replace(chart, bars=[Bar({"p": 5_000_000_000_000})]))
+            rows = read(png(chart))
+            # Beside the edge nothing is drawn: what is too long would begin beyond it.
+            assert share(rows, (0, 200, 5, int((HEIGHT - BOTTOM + 20) * ZOOM)), PAPER, 8) == 1, (language, most)
+
+
+def test_a_long_name_leaves_room_for_the_amount_of_the_line() -> None:
+    budget = Budget("a-budget-whose-name-goes-on-and-on-and-on-and-on", Unit.TOKENS, 24_000, Calendar("day", ZoneInfo("UTC")))
+    line = _limit([(budget, 24_000)], Unit.TOKENS, "es", hourly=True)
+    assert line is not None
+    assert line.label == "ritmo parejo de a-budget-whose-name-goe…: 1.000"
+    rows = read(png(replace(CHART, limit=replace(line, value=1_200_000))))
+    assert share(rows, (len(rows[0]) - 20, 0, len(rows[0]), 180), PAPER, 8) == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from gateway.budget import Unit
 from gateway.notice import money, percent
 from gateway.reports import words
 from gateway.store.database import Database
+from tests.contract.world import draft, settled
 from tests.reports.office import Office
 
 ENGLISH = """\
@@ -123,3 +125,35 @@ def test_numbers_are_short_where_all_digits_say_no_more() -> None:
     assert [percent("en", share) for share in (0, 0.0001, 0.001, 0.125, 1)] == ["0%", "<0.1%", "0.1%", "12%", "100%"]
     assert (words.change("en", 5, 0), words.change("en", 112, 100), words.change("en", 88, 100)) == ("", "▲ 12%", "▼ 12%")
     assert words.amount("en", Unit.TOKENS, 41_520) == "42K"
+
+
+async def test_a_rolling_budget_opens_when_something_fits_and_not_when_the_first_spend_leaves(
+    sqlite_url: str, tmp_path: Path
+) -> None:
+    office = Office(Database(sqlite_url), tmp_path)
+    await office.store.start()
+    await office.spend(10_000)
+    office.clock.advance(minutes=30)
+    await office.spend(10_000, 0, settled(300_000))
+    office.clock.advance(minutes=15)
+    (hour,) = [one for one in await office.books.balances() if one.name == "moonshot-hour"]
+    assert (hour.resets_at, hour.opens_at) == (
+        office.clock.now() + timedelta(minutes=16),
+        office.clock.now() + timedelta(minutes=46),
+    )
+    text = (await office.reports.make("day")).text()
+    assert "▓▓▓▓▓▓▓▓▓▓ 124% moonshot-hour\n310K of 250K tokens · in 1h\n" in text
+    assert "⏳ used up, opens at 13:31" in text
+    await office.store.stop()
+    await office.database.close()
+
+
+async def test_what_is_only_held_is_not_used_up(sqlite_url: str, tmp_path: Path) -> None:
+    office = Office(Database(sqlite_url), tmp_path)
+    await office.store.start()
+    await office.store.reserve(draft(250_000))
+    text = (await office.reports.make("day")).text()
+    assert "100% moonshot-hour" in text
+    assert "used up" not in text
+    await office.store.stop()
+    await office.database.close()
