@@ -224,16 +224,20 @@ async def of_a_fresh_start(browser: Any, up: Upstream, folder: Path, pictures: P
 
 
 async def for_the_readme(window: Console, folder: Path) -> None:
-    """The overview, as much of it as a window shows."""
+    """The overview with one alert noted, and the budgets on a phone, as much of them as a window shows."""
+    page = window.page
     await window.log_in()
-    await window.page.get_by_text("live", exact=True).wait_for()
-    for name, width, height in (("console", 1280, 860), ("console-phone", 390, 844)):
-        await window.page.set_viewport_size({"width": width, "height": height})
+    await page.get_by_role("button", name="Noted").last.click()
+    await window.sees("Noted.")
+    for name, path, width, height in (("console", "/", 1280, 780), ("console-phone", "/budgets", 390, 844)):
+        await window.open(path)
+        await page.set_viewport_size({"width": width, "height": height})
+        await page.get_by_text("live", exact=True).wait_for()
         for scheme in SCHEMES:
-            await window.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
-            path = folder / f"{name}-{scheme}.png"
-            await window.page.screenshot(path=path, animations="disabled")
-            print(path)
+            await page.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+            file = folder / f"{name}-{scheme}.png"
+            await page.screenshot(path=file, animations="disabled")
+            print(file)
 
 
 async def made(folder: Path, wanted: str, *, readme: bool) -> None:
