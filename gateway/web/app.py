@@ -222,7 +222,7 @@ def _guard(services: Services) -> Middleware:
         try:
             # No name has one, and PostgreSQL takes it in no text.
             if "%00" in request.raw_path:
-                raise web.HTTPNotFound
+                raise web.HTTPNotFound if "%00" in request.rel_url.raw_path else web.HTTPBadRequest
             await admit(request, keys)
             response = await handler(request)
         except web.HTTPException as error:
