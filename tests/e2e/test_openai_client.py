@@ -42,7 +42,13 @@ async def client(gateway: Gateway) -> AsyncIterator[AsyncOpenAI]:
         yield made
 
 
-async def test_a_whole_answer(client: AsyncOpenAI, up: Upstream) -> None:
+async def counted(gateway: Gateway) -> list[tuple[int, int]]:
+    """What the ledger has of each attempt: prompt and output tokens."""
+    await gateway.until_nothing_is_held()
+    return [(int(row["prompt_tokens"]), int(row["output_tokens"])) for row in await gateway.rows()]
+
+
+async def test_a_whole_answer(client: AsyncOpenAI, gateway: Gateway, up: Upstream) -> None:
     raw = await client.chat.completions.with_raw_response.create(model="default", messages=HELLO, temperature=0.5, seed=7)
     answer = raw.parse()
     assert answer.choices[0].message.content == "w0 w1 w2 w3 w4 "
@@ -53,9 +59,10 @@ async def test_a_whole_answer(client: AsyncOpenAI, up: Upstream) -> None:
     assert raw.headers["x-sluicegate-cost-micro-usd"] == "12"
     assert up.seen[0].body["temperature"] == 0.5
     assert up.seen[0].body["seed"] == 7
+    assert await counted(gateway) == [(answer.usage.prompt_tokens, answer.usage.completion_tokens)]
 
 
-async def test_a_stream_with_and_without_usage(client: AsyncOpenAI, up: Upstream) -> None:
+async def test_a_stream_with_and_without_usage(client: AsyncOpenAI, gateway: Gateway, up: Upstream) -> None:
     stream = await client.chat.completions.create(model="moonshot", messages=HELLO, stream=True)
     chunks = [chunk async for chunk in stream]
     assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "w0 w1 w2 w3 w4 "
@@ -69,6 +76,7 @@ async def test_a_stream_with_and_without_usage(client: AsyncOpenAI, up: Upstream
     assert last.model_extra is not None
     assert last.model_extra["sluicegate"]["cost_micro_usd"] == 12
     assert up.meter.requests == 2
+    assert await counted(gateway) == [(last.usage.prompt_tokens, last.usage.completion_tokens)] * 2
 
 
 async def test_tools_pass_through_both_ways(client: AsyncOpenAI, up: Upstream) -> None:
