@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import func, select
 
+from gateway.clock import to_ms
 from gateway.errors import LedgerUnavailable
 from gateway.runs import Attachment, Notice, NoticeState
 from gateway.schedules import Alarm, Alarms
@@ -18,6 +21,7 @@ from gateway.settings import ReportSettings
 from gateway.store.database import Database
 from gateway.store.fires import Fires
 from gateway.store.runs import Runs
+from gateway.store.tables import usage
 from tests.doubles.clock import SettableClock
 from tests.reports.office import MADRID, Office, setting
 
@@ -118,6 +122,50 @@ async def test_case_50_across_a_change_of_clocks_each_day_is_told_once_and_whole
         "📊 Daily report · Sunday, October 25, 2026",
         "💸 $0.02 · 2,500 tokens · 25 calls",
     ]
+
+
+async def test_case_50_a_time_that_spring_skips_is_the_end_of_the_gap_once_also_when_the_clock_is_set_back(
+    database: Database, tmp_path: Path
+) -> None:
+    # There is no half past two on 29 March; that day has 23 hours.
+    first, second = await processes(database, tmp_path, setting(CHAT, cron="30 2 * * *"))
+    office = first.office
+    office.clock.set(datetime(2026, 3, 28, 10, tzinfo=UTC))
+    await first.look()
+    start = datetime(2026, 3, 29, tzinfo=MADRID).astimezone(UTC)
+    for hour in range(25):
+        office.clock.set(start + timedelta(hours=hour, minutes=5))
+        await office.spend(100, 1000)
+        await asyncio.gather(first.look(), second.look())
+        # The machine's clock is corrected by two hours and goes on from there.
+        office.clock.advance(hours=-2)
+        await asyncio.gather(first.look(), second.look())
+    assert [notice.step for notice in await first.sent()] == ["report:daily:2026-03-29T01:00:00Z"]
+    office.clock.set(datetime(2026, 3, 30, 0, 30, tzinfo=UTC))
+    await asyncio.gather(first.look(), second.look())
+    notice = (await first.sent())[0]
+    assert notice.step == "report:daily:2026-03-30T00:30:00Z"
+    assert notice.text.splitlines()[1] == "💸 $0.02 · 2,300 tokens · 23 calls"
+    day = usage.c.started >= to_ms(start), usage.c.started < to_ms(datetime(2026, 3, 30, tzinfo=MADRID).astimezone(UTC))
+    counted = select(func.count(), func.sum(usage.c.cost_micro_usd)).where(*day)
+    assert tuple(await office.database.read(lambda connection: connection.execute(counted).one())) == (23, 23_000)
+
+
+async def test_a_report_with_another_name_or_other_times_has_no_past(database: Database, tmp_path: Path) -> None:
+    (process,) = await processes(database, tmp_path, setting(CHAT), 1)
+    await process.look()
+    process.office.clock.set(datetime(2026, 11, 29, 10, tzinfo=UTC))
+    for report in (replace(setting(CHAT), name="renamed"), setting(CHAT, cron="0 10 * * *")):
+        changed = Process(process.office, report)
+        await changed.look()
+        assert await changed.sent() == []
+    # One that only goes elsewhere, or is about something else, is the same: what it missed is sent there.
+    process.office.clock.set(datetime(2026, 11, 29, 12, tzinfo=UTC))
+    moved = Process(process.office, setting("telegram:7", cron="0 10 * * *", period="week"))
+    process.office.clock.set(datetime(2026, 11, 30, 12, tzinfo=UTC))
+    await moved.look()
+    (notice,) = await moved.sent()
+    assert (notice.to, notice.step, notice.text[:15]) == ("telegram:7", "report:daily:2026-11-30T09:00:00Z", "📊 Weekly report")
 
 
 async def test_to_a_folder_it_is_written_whole_and_what_cannot_be_says_why_until_it_can(
