@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.budget import Unit
+from gateway.errors import GatewayError
 from gateway.notice import money, percent
 from gateway.reports import words
 from gateway.store.database import Database
@@ -88,7 +89,7 @@ async def test_with_nothing_asked_it_says_so(sqlite_url: str, tmp_path: Path) ->
     for kind, title in (("day", "Daily"), ("week", "Weekly"), ("month", "Monthly")):
         lines = (await office.reports.make(kind)).text().splitlines()
         assert lines[0].startswith(f"📊 {title} report · ")
-        assert lines[1] == "💤 Nothing was asked."
+        assert lines[1] == "💤 No model was called."
         assert (await office.reports.make(kind)).png().startswith(b"\x89PNG")
     await office.spend(12_345, 0, user="ada")
     office.clock.advance(days=1)
@@ -155,5 +156,17 @@ async def test_what_is_only_held_is_not_used_up(sqlite_url: str, tmp_path: Path)
     text = (await office.reports.make("day")).text()
     assert "100% moonshot-hour" in text
     assert "used up" not in text
+    await office.store.stop()
+    await office.database.close()
+
+
+async def test_a_day_on_which_all_was_refused_does_not_say_that_nothing_was_asked(sqlite_url: str, tmp_path: Path) -> None:
+    office = Office(Database(sqlite_url), tmp_path)
+    await office.store.start()
+    await office.refuse("r", "moonshot", GatewayError("no room"))
+    office.clock.advance(days=1)
+    lines = (await office.reports.make("day")).text().splitlines()
+    assert lines[1] == "💤 No model was called."
+    assert "🚧 Closed or failing models: 1 request" in lines
     await office.store.stop()
     await office.database.close()
