@@ -8,11 +8,13 @@ from pathlib import Path
 import typer
 
 from gateway.amounts import parse_period
+from gateway.cli.budgets import CHANGES, change, detail, end
 from gateway.cli.outcome import DONE, USAGE, CommandError
-from gateway.cli.render import document, show, stamp
+from gateway.cli.render import document, past, show, stamp
 from gateway.cli.session import load_settings, opened
 from gateway.clock import from_ms, to_ms
-from gateway.store.audit import SHOWN_MAX
+from gateway.settings import Settings
+from gateway.store.audit import SHOWN_MAX, Entry
 
 BEGINNING = "1970-01-02"
 
@@ -44,18 +46,18 @@ async def audit(config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     if as_json:
         fields = ("actor", "action", "subject")
         found = [
-            {"at": stamp(from_ms(entry.at_ms))} | {name: getattr(entry, name) for name in fields} | {"detail": dict(entry.detail)}
+            {"at": stamp(from_ms(entry.at_ms))} | {name: getattr(entry, name) for name in fields} | {"detail": detail(entry)}
             for entry in entries
         ]
         document({"audit": found})
         return DONE
     rows = [
         [
-            f"{from_ms(entry.at_ms).astimezone(settings.zone):%Y-%m-%d %H:%M:%S}",
+            past(from_ms(entry.at_ms), settings.zone),
             entry.actor,
             entry.action,
             entry.subject,
-            ", ".join(f"{name} {_said(value)}" for name, value in entry.detail.items() if value not in (None, "", [])),
+            _how(entry, settings),
         ]
         for entry in entries
     ]
@@ -63,6 +65,20 @@ async def audit(config: Path | None, wanted: Wanted, *, as_json: bool) -> int:
     if len(entries) == wanted.limit:
         typer.echo(f"The newest {wanted.limit}; --limit N shows more.")
     return DONE
+
+
+def _how(entry: Entry, settings: Settings) -> str:
+    """What was changed: of a budget in its unit, of anything else field by field."""
+    budget, fields = settings.budgets.by_name.get(entry.subject), dict(entry.detail)
+    fields.pop("ends", None)
+    said = []
+    if budget is not None and entry.action in CHANGES:
+        said = [change(budget.unit, entry)]
+        fields = {name: value for name, value in fields.items() if name not in ("operation", "amount", "spent")}
+    said += [f"{name} {_said(value)}" for name, value in fields.items() if value not in (None, "", [], False)]
+    if ends := end(entry, settings.zone):
+        said.append(f"until {ends}")
+    return ", ".join(filter(None, said))
 
 
 def _said(value: object) -> str:

@@ -11,10 +11,14 @@ import typer
 from gateway.amounts import parse_change, parse_span
 from gateway.budget import Unit
 from gateway.cli.outcome import DONE, USAGE, CommandError
-from gateway.cli.render import amount, bar, document, moment, on_terminal, scope_text, show, stamp, unit_name
+from gateway.cli.render import amount, bar, document, moment, on_terminal, past, scope_text, show, stamp, unit_name
 from gateway.cli.session import actor, load_settings, opened
 from gateway.clock import from_ms, to_ms
+from gateway.store.audit import Entry
 from gateway.store.budgets import Balance
+
+CHANGES = ("raise", "end raise", "adjust")
+"""What the audit calls the changes of a budget."""
 
 
 async def show_budgets(config: Path | None, *, as_json: bool) -> int:
@@ -88,33 +92,47 @@ async def history(config: Path | None, name: str, *, as_json: bool) -> int:
     async with opened(settings) as app:
         entries = await app.books.audit(name)
     facts = [
-        {"at": stamp(from_ms(entry.at_ms)), "actor": entry.actor, "action": entry.action, **_detail(entry.detail)}
+        {"at": stamp(from_ms(entry.at_ms)), "actor": entry.actor, "action": entry.action, **detail(entry)}
         for entry in entries
-        if entry.action in ("raise", "end raise", "adjust")
+        if entry.action in CHANGES
     ]
     if as_json:
         document({"name": name, "unit": str(unit), "history": facts})
         return DONE
-    rows = [[str(fact["at"]), str(fact["actor"]), str(fact["action"]), _change(unit, fact), _end(fact)] for fact in facts]
+    told = [entry for entry in entries if entry.action in CHANGES]
+    rows = [
+        [
+            past(from_ms(entry.at_ms), settings.zone),
+            entry.actor,
+            entry.action,
+            change(unit, entry),
+            end(entry, settings.zone) or str(entry.detail.get("reason", "")),
+        ]
+        for entry in told
+    ]
     show(["at", "by", "what", "change", "until or why"], rows)
     return DONE
 
 
-def _detail(detail: object) -> dict[str, object]:
-    found = dict(detail) if isinstance(detail, dict) else {}
+def detail(entry: Entry) -> dict[str, object]:
+    """What an entry says of a change, as documents have it: its end is an instant like every other."""
+    found = dict(entry.detail)
     ends = found.pop("ends", None)
     return found | ({"ends_at": stamp(from_ms(ends))} if isinstance(ends, int) else {})
 
 
-def _change(unit: Unit, fact: dict[str, object]) -> str:
-    value = fact.get("amount", fact.get("spent"))
+def change(unit: Unit, entry: Entry) -> str:
+    """By how much, in the budget's unit; empty for what ends a change."""
+    value = entry.detail.get("amount", entry.detail.get("spent"))
     if not isinstance(value, int):
         return ""
-    if fact.get("operation") == "%":
+    if entry.detail.get("operation") == "%":
         return f"+{value}%"
-    sign = "+" if fact["action"] == "adjust" and value > 0 else ""
-    return f"{fact.get('operation', sign)}{amount(unit, value)}"
+    sign = "+" if entry.action == "adjust" and value > 0 else ""
+    return f"{entry.detail.get('operation', sign)}{amount(unit, value)}"
 
 
-def _end(fact: dict[str, object]) -> str:
-    return str(fact.get("ends_at") or fact.get("reason") or "")
+def end(entry: Entry, zone: ZoneInfo) -> str:
+    """When it ends by itself; empty where it does not."""
+    ends = entry.detail.get("ends")
+    return past(from_ms(ends), zone) if isinstance(ends, int) else ""

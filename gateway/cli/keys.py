@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gateway.cli.outcome import DONE, FAILED, USAGE, CommandError, complain
-from gateway.cli.render import document, on_terminal, show, stamp
+from gateway.cli.render import document, on_terminal, past, show, stamp
 from gateway.cli.session import actor, load_settings, opened
 from gateway.store.keys import USUAL, Key, May
 
@@ -39,7 +39,8 @@ async def create(config: Path | None, name: str, *, admin: bool, may: str | None
 
 async def list_keys(config: Path | None, *, as_json: bool) -> int:
     """Every key by name, revoked ones too."""
-    async with opened(load_settings(config)) as app:
+    settings = load_settings(config)
+    async with opened(settings) as app:
         found = await app.keys.list()
     if as_json:
         facts = [
@@ -53,8 +54,8 @@ async def list_keys(config: Path | None, *, as_json: bool) -> int:
             key.name,
             "admin" if key.admin else ", ".join(_words(key)),
             ", ".join(key.chains) or "all",
-            stamp(key.created_at) or "",
-            stamp(key.revoked_at) or "-",
+            past(key.created_at, settings.zone),
+            past(key.revoked_at, settings.zone),
         ]
         for key in found
     ]

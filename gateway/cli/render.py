@@ -57,6 +57,11 @@ def moment(instant: datetime | None, zone: ZoneInfo, now: datetime, never: str =
     return f"{local.strftime(pattern)} (in {span((instant - now).total_seconds())})"
 
 
+def past(instant: datetime | None, zone: ZoneInfo) -> str:
+    """An instant that has been, in the configuration's zone, to the second: `2026-03-02 14:20:07`."""
+    return "-" if instant is None else f"{instant.astimezone(zone):%Y-%m-%d %H:%M:%S}"
+
+
 def stamp(instant: datetime | None) -> str | None:
     """RFC 3339 in UTC, to the second when it is whole: the form of every instant in a JSON document."""
     if instant is None:

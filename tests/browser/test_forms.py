@@ -2,11 +2,13 @@
 
 import asyncio
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 from gateway.web.dashboard import ROUTES
 from gateway.web.dashboard.door import FORM_BYTES_MAX
+from tests.doubles.clock import SettableClock
 from tests.doubles.upstream import Upstream
 from tests.e2e.rig import Answer, Gateway, budget, config, provider
 
@@ -191,3 +193,19 @@ async def test_nothing_private_is_kept_by_a_browser(up: Upstream, folder: Path) 
             answer = await mine.get(path)
             assert answer.headers["cache-control"] == "no-store", path
             assert answer.headers["x-content-type-options"] == "nosniff", path
+
+
+async def test_what_opens_later_is_said_to_the_minute_and_never_too_early(up: Upstream, folder: Path) -> None:
+    clock = SettableClock(datetime(2026, 3, 2, 12, 0, 25, tzinfo=UTC))
+    text = config(provider("main", up), budget("hour", requests=1, per="rolling 5m"), chain=["main"])
+    async with Gateway(folder, text, clock) as gateway:
+        assert (await gateway.chat()).status == 200
+        mine = await Visitor.logged_in(gateway)
+        opens = (await gateway.app.books.balances())[0].resets_at
+        assert opens is not None
+        assert opens.second
+        said = (opens + timedelta(minutes=1)).strftime("%H:%M")
+        for path in ("/", "/budgets", "/budgets/hour"):
+            page = (await mine.get(path)).body.decode()
+            assert f">{said}</time>" in page, path
+            assert f">{opens:%H:%M}</time>" not in page, path

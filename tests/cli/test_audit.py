@@ -1,6 +1,8 @@
 """Whatever an operator changes by a command is a row of the audit; `sluicegate audit` shows those that are asked for."""
 
 import asyncio
+import re
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -79,6 +81,16 @@ def test_every_change_has_a_row_and_those_that_are_asked_for_are_shown(
     assert len(shown("--by", "cli")) == len(shown("--by", "cli:ann")) == len(every)
     assert shown("--by", "cli:an") == shown("--by", "telegram") == shown("--to", "2020-01-01") == []
     assert len(shown("--from", "2020-01-01")) == len(every)
+    # For people in the budget's unit and the zone of the file, with no instant in milliseconds.
+    raised = every[-3]["detail"]
+    assert datetime.fromisoformat(raised.pop("ends_at")) - datetime.fromisoformat(every[-3]["at"]) == timedelta(hours=1)
+    assert raised == {"operation": "+", "amount": 1_000_000}
+    people = good(inside("audit")).out
+    assert re.search(r"raise +all-money +\+\$1\.00, until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", people, re.M)
+    assert re.search(r"adjust +all-money +\+\$0\.50, reason the bill", people)
+    assert re.search(r"create key +laptop +may ask run$", people, re.M)
+    for listed in (("budgets", "history", "all-money"), ("keys", "list")):
+        assert re.search(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", good(inside(*listed)).out)
     told = good(inside("audit", "--limit", "1")).out
     assert "send report" in told
     assert "--limit N shows more" in told

@@ -116,8 +116,8 @@ class Shelf:
     def _today(self, visit: Visit) -> str:
         return visit.now.astimezone(self._zone).strftime("%Y-%m-%d")
 
-    def _when(self, instant: datetime, today: str = "", *, seconds: bool = False) -> str:
-        return words.when(instant, self._zone, today, seconds=seconds)
+    def _when(self, instant: datetime, today: str = "", *, seconds: bool = False, ahead: bool = False) -> str:
+        return words.when(instant, self._zone, today, seconds=seconds, ahead=ahead)
 
 
 def bar(spent: int, held: int, limit: int) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from zoneinfo import ZoneInfo
 
 from gateway.amounts import amount, span, unit_name
@@ -48,8 +48,13 @@ def counter(balance: Balance) -> str:
     return ", ".join(balance.scope[kind] for kind in kinds)
 
 
-def when(instant: datetime, zone: ZoneInfo, today: str = "", *, seconds: bool = False) -> str:
-    """An instant in a zone: the time of day, with the date if it is not today, with the year if it is not this one."""
+def when(instant: datetime, zone: ZoneInfo, today: str = "", *, seconds: bool = False, ahead: bool = False) -> str:
+    """An instant in a zone: the time of day, with the date if it is not today, with the year if it is not this one.
+
+    `ahead`: it is still to come, and is said a little late rather than too early, as in notices and on the command line.
+    """
+    if ahead and not seconds:
+        instant += (instant.replace(second=0, microsecond=0) - instant) % timedelta(minutes=1)
     local = instant.astimezone(zone)
     clock = local.strftime("%H:%M:%S" if seconds else "%H:%M")
     if f"{local:%Y-%m-%d}" == today:
