@@ -78,10 +78,10 @@ def _how(entry: Entry, settings: Settings) -> str:
     said += [f"{name} {_said(value)}" for name, value in fields.items() if value not in (None, "", [], False)]
     if ends := end(entry, settings.zone):
         said.append(f"until {ends}")
-    return ", ".join(filter(None, said))
+    return "; ".join(filter(None, said))
 
 
 def _said(value: object) -> str:
     if isinstance(value, dict):
-        value = [part for pair in value.items() for part in pair]
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
+        value = [f"{name} {part}" for name, part in value.items()]
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -117,7 +117,7 @@ async def test_the_audit_says_in_words_what_a_key_may_and_a_browser_finds_the_ic
         run = await failed(gateway, "digest")
         await gateway.app.desk.retry(run, Starter("cli", "root"), Caps(tokens=20_000))
         assert "caps tokens 20000" in (await mine.get("/audit")).body.decode()
-        assert "may ask read, chains main default" in (await mine.get("/audit")).body.decode()
+        assert "may ask, read; chains main, default" in (await mine.get("/audit")).body.decode()
         icon = await gateway.call("GET", "/favicon.ico", key=None)
         assert (icon.status, icon.headers["content-type"]) == (200, "image/svg+xml")
         assert icon.body == (await gateway.call("GET", "/static/icon.svg", key=None)).body

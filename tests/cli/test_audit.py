@@ -86,9 +86,9 @@ def test_every_change_has_a_row_and_those_that_are_asked_for_are_shown(
     assert datetime.fromisoformat(raised.pop("ends_at")) - datetime.fromisoformat(every[-3]["at"]) == timedelta(hours=1)
     assert raised == {"operation": "+", "amount": 1_000_000}
     people = good(inside("audit")).out
-    assert re.search(r"raise +all-money +\+\$1\.00, until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", people, re.M)
-    assert re.search(r"adjust +all-money +\+\$0\.50, reason the bill", people)
-    assert re.search(r"create key +laptop +may ask run$", people, re.M)
+    assert re.search(r"raise +all-money +\+\$1\.00; until \d{4}-\d\d-\d\d \d\d:\d\d:\d\d$", people, re.M)
+    assert re.search(r"adjust +all-money +\+\$0\.50; reason the bill", people)
+    assert re.search(r"create key +laptop +may ask, run$", people, re.M)
     for listed in (("budgets", "history", "all-money"), ("keys", "list")):
         assert re.search(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\b", good(inside(*listed)).out)
     told = good(inside("audit", "--limit", "1")).out

@@ -1,12 +1,23 @@
 """The files that people copy are right, and the reference names every key."""
 
 import re
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
-from gateway.budget import SCOPE_KINDS, Unit
-from gateway.settings import load
+from gateway.budget import SCOPE_KINDS, Budget, Unit
+from gateway.settings import (
+    Model,
+    ProviderSettings,
+    ReportSettings,
+    Schedule,
+    Settings,
+    TelegramSettings,
+    WorkflowRules,
+    WorkflowsSettings,
+    load,
+)
 from gateway.settings.environment import OWN_NAMES, read_dotenv
 from gateway.settings.table import Problems, Table
 
@@ -55,3 +66,23 @@ def test_the_reference_names_every_key(tmp_path: Path, monkeypatch: pytest.Monke
     missing = {key for key in asked - values - sections if not re.search(rf"`[^`\n]*\b{re.escape(key)}\b[^`\n]*`", reference)}
     assert not missing
     assert all(f"`{name}`" in reference for name in {*OWN_NAMES, *SCOPE_KINDS})
+
+
+def test_every_key_is_used_by_somebody() -> None:
+    # A key that is read from the file and then forgotten would promise what nothing does.
+    files = [path.read_text() for path in (ROOT / "gateway").rglob("*.py") if path.parent.name != "settings"]
+    used = set(re.findall(r"\.([a-z_]+)\b", "\n".join(files)))
+    # Names that the settings themselves resolve before anybody else sees them.
+    used |= {"aliases"}
+    kinds = (
+        Settings,
+        Model,
+        ProviderSettings,
+        TelegramSettings,
+        WorkflowRules,
+        WorkflowsSettings,
+        Schedule,
+        ReportSettings,
+        Budget,
+    )
+    assert [f"{kind.__name__}.{field.name}" for kind in kinds for field in fields(kind) if field.name not in used] == []

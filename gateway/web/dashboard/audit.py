@@ -35,13 +35,13 @@ def _told(visit: Visit, entry: Entry) -> dict[str, Any]:
     if entry.detail.get("admin") is True:
         detail = ["an admin key"]
     ends = entry.detail.get("ends")
-    return {"said": ", ".join(detail), "ends": None if ends is None else from_ms(ends)}
+    return {"said": "; ".join(detail), "ends": None if ends is None else from_ms(ends)}
 
 
 def _plain(value: object) -> object:
     if isinstance(value, dict):
-        value = [part for pair in value.items() for part in pair]
-    return " ".join(map(str, value)) if isinstance(value, list) else value
+        value = [f"{name} {part}" for name, part in value.items()]
+    return ", ".join(map(str, value)) if isinstance(value, list) else value
 
 
 def _says(value: object) -> bool:
