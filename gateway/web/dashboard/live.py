@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Mapping
 
 import orjson
@@ -31,7 +32,20 @@ async def live(
 ) -> web.StreamResponse:
     """Sends the page's parts as they change until the reader leaves; the end of the session or of what is shown is told."""
     response = web.StreamResponse(headers={**headers, **STREAM})
-    await response.prepare(visit.request)
+    # A reader may leave at any moment, also before the stream begins.
+    with contextlib.suppress(ConnectionResetError):
+        await response.prepare(visit.request)
+        await _follow(visit, page, shelf, stopping, response)
+    return response
+
+
+async def _follow(
+    visit: Visit,
+    page: Callable[[Visit], Awaitable[Answer]],
+    shelf: Shelf,
+    stopping: asyncio.Event,
+    response: web.StreamResponse,
+) -> None:
     loop = asyncio.get_running_loop()
     shown: dict[str, str] = {}
     beat_at = 0.0
@@ -62,7 +76,6 @@ async def live(
             beat_at = loop.time() + HEARTBEAT_S
         await _pause(stopping, rest_s)
     await response.write_eof()
-    return response
 
 
 async def _pause(stopping: asyncio.Event, seconds: float) -> None:
