@@ -1,11 +1,13 @@
 """What the console shows as it happens, without a reload."""
 
+import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
 from gateway.store.alerts import Sign
 from tests.browser.rig import console
-from tests.doubles.upstream import Upstream
+from tests.doubles.upstream import Script, Upstream
 from tests.e2e.rig import Gateway, budget, config, provider
 
 HOSTILE = '<script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
@@ -65,3 +67,37 @@ async def test_the_file_is_read_again_by_a_button_and_alerts_are_noted(browser: 
             await window.sees(said)
         assert (await gateway.budget("hour"))["limit"] == 9000
         assert await window.page.evaluate("window.hacked") is None
+
+
+async def test_the_overview_says_what_is_held_what_runs_out_and_who_is_left_alone(
+    browser: Any, up: Upstream, folder: Path
+) -> None:
+    text = config(
+        provider("main", up), provider("spare", up), budget("pace", tokens=5000, per="rolling 5m"), chain=["main", "spare"]
+    )
+    async with Gateway(folder, text) as gateway, console(gateway, browser) as window:
+        up.queue.append(Script(status=401, error={"message": "bad key"}))
+        up.default = Script(output_tokens=2000, ignore_limit=True)
+        await gateway.chat()
+        await window.log_in()
+        alone, ready = (window.page.locator("#providers tr", has_text=name) for name in ("main-model", "spare-model"))
+        await alone.get_by_text("left alone").wait_for()
+        assert "ready" in await ready.inner_text()
+        assert re.search(r"\d m?s\b", await ready.inner_text()), "how long it took"
+        # When it is used up at this pace, and how long that is, counted down by the second.
+        ahead = window.page.locator("#budgets .ahead", has_text="Runs out")
+        left = await ahead.locator(".left").inner_text()
+        assert left.startswith("(in ")
+        await ahead.locator(".left", has_text=left).wait_for(state="detached")
+
+        up.default = Script(text="one two three", delay_s=1)
+        asking = asyncio.create_task(gateway.chat())
+        held = window.page.locator("#budgets td[data-label=Held]:not(.nothing)")
+        await held.wait_for()
+        await window.sees("1 call", "#glance")
+        await asking
+        await held.wait_for(state="detached")
+        await window.open("/chat")
+        await window.page.get_by_label("Your question").fill("Count.")
+        await window.page.keyboard.press("Enter")
+        await window.sees("spare spare-model · instead of main", "#talk")
