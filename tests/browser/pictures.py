@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
+import html
 import logging
 import shutil
 import sys
@@ -34,6 +36,12 @@ ANSWER = (
     "A sluice gate holds water back and lets through only as much as the channel below can carry. It is raised and lowered by "
     "hand or by a motor, and what it lets through is measured before it flows, not after."
 )
+
+BUBBLE = """<style>body { margin: 8px; background: #7a9a86; font: 15px/1.3 sans-serif }
+div { width: 350px; border-radius: 12px; overflow: hidden; background: #fff } img { width: 100% }
+p { margin: 0; padding: 6px 10px 10px; white-space: pre-wrap; overflow-wrap: anywhere }
+@media (prefers-color-scheme: dark) { body { background: #0e1621 } div { background: #182533; color: #f5f5f5 } }</style>"""
+"""About as wide as a message is in Telegram on a phone."""
 
 
 class Album:
@@ -209,6 +217,19 @@ async def of_a_pause(album: Album, of: Day) -> None:
         await of.team.app.store.resume("telegram:1001")
 
 
+async def of_a_chat(album: Album, of: Day) -> None:
+    """The reports as a chat of Telegram shows them: a narrow bubble with the chart above the text."""
+    page = album.window.page
+    for period in ("day", "week", "month"):
+        if not album.wants(f"chat-report-{period}"):
+            continue
+        made = await of.team.app.reports.make(period)
+        chart, text = base64.b64encode(made.png()).decode(), html.escape(made.text())
+        await page.goto("about:blank")
+        await page.set_content(f'{BUBBLE}<div><img src="data:image/png;base64,{chart}"><p>{text}</p></div>')
+        await album.take(f"chat-report-{period}")
+
+
 async def of_a_fresh_start(browser: Any, up: Upstream, folder: Path, pictures: Path, wanted: str) -> None:
     """Every page with nothing in it."""
     paths = ("", "budgets", "workflows", "runs", "usage", "reports", "keys", "people", "audit")
@@ -250,6 +271,7 @@ async def made(folder: Path, wanted: str, *, readme: bool) -> None:
                     await for_the_readme(window, folder)
                     return
                 await of_the_team(Album(window, folder, wanted), of)
+                await of_a_chat(Album(window, folder, wanted), of)
             await of_a_fresh_start(browser, up, Path(place) / "fresh", folder, wanted)
 
 
