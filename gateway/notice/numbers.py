@@ -34,11 +34,13 @@ def amount(language: str, unit: Unit, value: int) -> str:
 
 
 def percent(language: str, share: float) -> str:
-    """A share; one that is not nought never reads as nought."""
+    """A share; one that is not nought never reads as nought, and what is less than the whole never as the whole."""
     from babel.numbers import format_percent
 
     if 0 < share < 0.001:
         return f"<{percent(language, 0.001)}"
+    if 0.99 < share < 1:
+        share = 0.99
     pattern = "#,##0.0%" if 0 < share < 0.01 else "#,##0%"
     return format_percent(share, pattern if best(language) != "es" else pattern.replace("%", " %"), locale=best(language))
 

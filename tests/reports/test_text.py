@@ -124,6 +124,8 @@ def test_numbers_are_short_where_all_digits_say_no_more() -> None:
         "1.2M",
     ]
     assert [percent("en", share) for share in (0, 0.0001, 0.001, 0.125, 1)] == ["0%", "<0.1%", "0.1%", "12%", "100%"]
+    # A budget with some of it left never looks as if it were gone; what is beyond its limit is said as that.
+    assert [percent("en", share) for share in (0.985, 0.9961, 0.99999, 1.004)] == ["98%", "99%", "99%", "100%"]
     assert (words.change("en", 5, 0), words.change("en", 112, 100), words.change("en", 88, 100)) == ("", "▲ 12%", "▼ 12%")
     assert words.amount("en", Unit.TOKENS, 41_520) == "42K"
 
