@@ -90,7 +90,7 @@ async def test_what_people_do_at_the_console(tmp_path: Path, text: str) -> None:
         await post(by_link, "/budgets/hour/adjust", spent="7", reason="the provider's bill")
         await post(by_key, "/pause")
         await post(by_key, "/resume")
-        await post(by_key, "/keys", name="laptop")
+        await post(by_key, "/keys", name="laptop", may="ask")
         await post(by_key, "/keys/revoke", name="laptop")
         await post(by_key, "/alerts", alert=str(alert.id))
         await post(by_link, f"/runs/{yes}/approve")
