@@ -88,7 +88,7 @@ ROUTES: tuple[Entry, ...] = (
         example={"model": "default", "messages": _HELLO},
         error="MessagesError",
     ),
-    Entry("GET", "/v1/models", "Every name that `model` may have with this key.", {200: ("Models",)}),
+    Entry("GET", "/v1/models", "Every name that a request's model may have with this key.", {200: ("Models",)}),
     Entry("GET", "/v1/models/{model}", "One of them, or any model of a provider as provider:model.", {200: ("Model",)}),
     Entry("GET", "/api/budgets", "Every budget as it stands, one for each counter of a * scope.", {200: ("Budgets",)}),
     Entry(
@@ -182,8 +182,9 @@ ROUTES: tuple[Entry, ...] = (
 ABOUT = (
     "Every call passes one gate: budget is held before it and settled after it. Each answer carries x-sluicegate-request-id; "
     "one from a provider also x-sluicegate-provider and, when whole, x-sluicegate-cost-micro-usd. A 429 with the code "
-    "budget_exhausted says in resets_at when there is room again. What a key may do was said when it was made: ask, run, read, "
-    "or everything as an admin key, and perhaps some chains and models only; a 403 with the code forbidden says what it lacks."
+    "budget_exhausted says in resets_at when there is room again. A key is sent as Authorization: Bearer KEY; sluicegate keys "
+    "create NAME makes one. What it may do was said then: ask, run, read, or everything as an admin key, and perhaps some chains "
+    "and models only; a 403 with the code forbidden says what it lacks."
 )
 
 
