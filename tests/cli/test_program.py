@@ -220,7 +220,7 @@ def test_what_a_key_may_is_said_when_it_is_made_and_shown_after(folder: Path, in
     shown = good(inside("keys", "list")).out
     assert "ask, read" in shown
     assert "default, first" in shown
-    assert "may ask read, chains default first" in good(inside("audit")).out
+    assert "may ask, read; chains default, first" in good(inside("audit")).out
     for wrong, said in (
         (("--may", "rule"), "there is no 'rule'"),
         (("--may", ""), "must be allowed something"),
