@@ -51,6 +51,8 @@ class Family:
     """Where set, each so many bytes of other scripts count as a token at least: a small or unknown vocabulary."""
     ascii_bytes_per_token: int = 0
     """The same for ASCII: another vocabulary may split its words more often than the one that is counted with."""
+    text_tokens: int = 0
+    """Added to each text: a word or two that another vocabulary splits weigh most in a short one."""
     digits: bool = False
     """True where every digit is a token; our vocabularies have groups of three."""
     request_tokens: int = 48
@@ -71,7 +73,7 @@ FAMILIES = (
 )
 """Measured where a vocabulary was to be had, otherwise assumed with a margin: settled usage corrects it upwards."""
 
-UNKNOWN = Family(re.compile(r""), _CL100K, 1350, 1350, bytes_per_token=1, ascii_bytes_per_token=3, digits=True)
+UNKNOWN = Family(re.compile(r""), _CL100K, 1350, 1350, bytes_per_token=1, ascii_bytes_per_token=3, text_tokens=4, digits=True)
 """A model that no family claims: three bytes of ASCII are a token at least, and other scripts count by the byte."""
 
 REFUSED_FIELDS: Mapping[str, tuple[object, ...]] = {
@@ -328,7 +330,7 @@ def _text_bound(family: Family, text: str) -> int:
             bound = max(bound, in_ascii + other_size * 1000 // family.bytes_per_token)
     if family.digits:
         bound += (size - len(raw.translate(None, _DIGITS))) * 667
-    return min(-(-bound // 1000), size)
+    return min(-(-bound // 1000) + family.text_tokens, size)
 
 
 _ASCII = bytes(range(128))

@@ -104,6 +104,7 @@ def test_no_text_is_bounded_above_a_token_per_byte(model: str) -> None:
 @settings(max_examples=300, deadline=None)
 @given(st.text(max_size=400))
 @example("postgresql0ycopg")
+@example("postgresql:;ycopg")
 def test_any_text_is_covered_for_the_vocabularies_that_we_have(text: str) -> None:
     text = text.encode("utf-8", "replace").decode()
     for model, encoding in (

@@ -223,7 +223,8 @@ async def test_case_64_holds_only_make_a_message_wait_and_no_notice(tmp_path: Pa
         await run.eventually(run.refusals, lambda found: found)
         assert (run.bot.queue_depth, run.api.bubbles(PERSON)) == (2, [])
         run.first.release()
-        await run.api.answered("Answer from the first.", PERSON)
+        # By whichever provider is asked first once there is room.
+        await run.api.answered("Answer from the ", PERSON)
         assert len(run.api.bubbles(PERSON)) == 1
 
 
