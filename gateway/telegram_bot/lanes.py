@@ -127,7 +127,8 @@ class Lanes:
                 while pieces[-1].open:
                     if not waiting.items:
                         waiting.arrived.clear()
-                        await asyncio.wait_for(waiting.arrived.wait(), JOIN_STEP_S)
+                        async with asyncio.timeout(JOIN_STEP_S):
+                            await waiting.arrived.wait()
                     if not pieces[-1].goes_on_with(waiting.items[0]):
                         break
                     pieces.append(waiting.items.popleft())

@@ -83,7 +83,8 @@ class Parking:
         decided = desk.decisions[letter.update_id] = asyncio.Event()
         desk.lanes.put(letter.lane, Item(letter.update_id))
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(decided.wait(), DECISION_S)
+            async with asyncio.timeout(DECISION_S):
+                await decided.wait()
 
     async def _expire(self, letter: Letter) -> None:
         desk = self._desk

@@ -68,8 +68,10 @@ class Watch:
                 self._desk.poke.clear()
                 await self._try(ticks)
                 ticks += 1
+                # Not `wait_for`: before Python 3.12 it swallows a cancellation that meets the poke, and the stop never ends.
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._desk.poke.wait(), TICK_S)
+                    async with asyncio.timeout(TICK_S):
+                        await self._desk.poke.wait()
         finally:
             tasks = list(self._tasks.values())
             if tasks:
